@@ -92,7 +92,7 @@ def _members(public: type) -> Iterator[str]:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             says = ast.literal_eval(after.value) if isinstance(after, ast.Expr) else ""
             lines.append((node.target.id, says))
-        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not _is_overload(node):
             member = inspect.getattr_static(public, node.name)
             function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
             called = node.name if isinstance(member, property) else _call(node.name, function)
@@ -102,6 +102,10 @@ def _members(public: type) -> Iterator[str]:
         said = _escaped(re.split(r"(?<=\.)\s", text)[0]).removesuffix(".")
         line = f"- `{name}`{': ' if said else ''}{said}"
         yield "\n" * (number == 0) + textwrap.fill(line, WIDTH, subsequent_indent="  ") + "\n"
+
+
+def _is_overload(node: ast.FunctionDef) -> bool:
+    return "overload" in map(ast.unparse, node.decorator_list)
 
 
 def _body(each: type) -> list[ast.stmt]:

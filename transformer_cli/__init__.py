@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
+    from transformer_cli.model.transformer import Transformer
     from transformer_cli.pipeline import Translation
     from transformer_cli.runs.run import Run
     from transformer_cli.training.callbacks import Callback
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "Callback", "CheckpointError", "CompareOptions", "Config", "ConfigError", "DataError",
     "DeviceError", "DistributedError", "DownloadError", "Inspection", "Interrupted", "MemoryShortage", "Run",
-    "TfmError", "Translation", "Translator", "compare", "compare_groups", "evaluate", "export",
+    "TfmError", "Transformer", "Translation", "Translator", "compare", "compare_groups", "evaluate", "export",
     "export_to_hugging_face", "inspect_sentence", "load_config", "prepare", "score_pairs", "train",
 ]  # fmt: skip
 _HOME = {
@@ -52,6 +53,7 @@ _HOME = {
     "CompareOptions": "adapters.study.compare",
     "Inspection": "adapters.study.inspection",
     "Run": "runs.run",
+    "Transformer": "model.transformer",
     "Translation": "pipeline",
     "Translator": "api",
     "compare": "api",

@@ -16,17 +16,18 @@ Modules that take long to import are imported inside functions.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transformer_cli import translate
 from transformer_cli.adapters.study import compare as comparing
 from transformer_cli.adapters.study.compare import CompareOptions, Comparison
 from transformer_cli.adapters.study.statistics import GroupScore, PairedScore
 from transformer_cli.adapters.terminology.hook import Terminology
+from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
 from transformer_cli.data.corpus import Corpus, PairCorpus
 from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ArgumentError, ConfigError
 from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Evaluation, LineScore
@@ -43,7 +44,7 @@ if TYPE_CHECKING:  # they import torch
 
 
 def prepare(
-    config: Config,
+    config: Config | str | Path,
     *,
     pairs: Mapping[str, Iterable[tuple[str, str]]] | None = None,
     multi30k_dir: Path | None = None,
@@ -52,14 +53,15 @@ def prepare(
 ) -> PreparedDataset:
     """Makes the dataset that `config.data` describes, unless it exists, and warns of suspicious text in it.
 
-    pairs: with data.corpus: pairs, the text of each split, such as {"train": [("Ein Hund.", "A dog."), …], "valid":
-    […]}. multi30k_dir: a folder with Multi30k's files (None: download them). runs_dir: the folder of the run named by
-    `data.tokenizer_from`. Raises DataError for text that cannot be used, DownloadError, ConfigError, and
-    CheckpointError if that run does not exist.
+    config: or what `load_config` takes, such as "demo". pairs: with data.corpus: pairs, the text of each split, such as
+    {"train": [("Ein Hund.", "A dog."), …], "valid": […]}. multi30k_dir: a folder with Multi30k's files (None: download
+    them). runs_dir: the folder of the run named by `data.tokenizer_from`. Raises DataError for text that cannot be
+    used, DownloadError, ConfigError, and CheckpointError if that run does not exist.
     """
     from transformer_cli.adapters.corpora.corpora import open_corpus
     from transformer_cli.adapters.corpora.notices import warn_of_suspicious_text
 
+    config = _as_config(config)
     if pairs is not None and config.data.corpus != "pairs":
         raise ConfigError(f"data.corpus: {config.data.corpus}, but pairs are given; set data.corpus: pairs")
     codec_dir = find_tokenizer_run(config.data, runs_dir)
@@ -75,7 +77,7 @@ def prepare(
 
 
 def train(
-    config: Config,
+    config: Config | str | Path,
     *,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
@@ -86,16 +88,21 @@ def train(
 
     Sets torch's number of threads, if the config has one, and (at each step) its random seed for the whole process.
 
-    fresh: start a new run, and move one of this name aside. callbacks: your own (see `Callback`), in addition to those
-    of the settings. Raises DataError without a dataset; CheckpointError if the run on disk is damaged; ConfigError if
-    it was begun with other settings, another process is training it, or training diverges; Interrupted (after saving)
-    on SIGINT, SIGTERM, SIGHUP or SIGUSR1; DistributedError if another process of the job ends early.
+    config: or what `load_config` takes, such as "demo". fresh: start a new run, and move one of this name aside.
+    callbacks: your own (see `Callback`), in addition to those of the settings. Raises DataError without a dataset;
+    CheckpointError if the run on disk is damaged; ConfigError if it was begun with other settings, another process is
+    training it, or training diverges; Interrupted (after saving) on SIGINT, SIGTERM, SIGHUP or SIGUSR1;
+    DistributedError if another process of the job ends early.
     """
     from transformer_cli.training import trainer
 
-    data_dir, runs_dir = Path(data_dir), Path(runs_dir)
+    config, data_dir, runs_dir = _as_config(config), Path(data_dir), Path(runs_dir)
     callbacks = (*_training_callbacks(config, runs_dir), *callbacks)
     return trainer.train(config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh, callbacks=callbacks)
+
+
+def _as_config(config: Config | str | Path) -> Config:
+    return config if isinstance(config, Config) else load_config(config)
 
 
 def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
@@ -221,9 +228,9 @@ def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
 
 def evaluate(
     run: RunLike | None = None,
+    splits: str | Iterable[str] = (),
     *,
     others: str | Path | Run | Iterable[str | Path | Run] = (),
-    splits: str | Iterable[str] = (),
     files: Sequence[str | Path] | None = None,
     lists: Sequence[Sequence[str]] | None = None,
     device: str = "auto",
@@ -268,14 +275,24 @@ def evaluate(
 
 
 def score_pairs(
-    run: RunLike | None, pairs: Iterable[Sequence[str]], *, names: tuple[str, str] = ("source", "target")
+    run: RunLike | None,
+    pairs: Iterable[Sequence[str]],
+    targets: Sequence[str] | None = None,
+    *,
+    names: tuple[str, str] = ("source", "target"),
 ) -> Iterator[LineScore]:
     """Yields the score of each (sentence, translation) pair, and logs the perplexity of all.
 
-    run: a name or folder, an opened run, a Translator, or None for the newest run. pairs: read lazily. names: of the
-    two sides, in errors. Unknown words are scored as <unk>; a warning counts them. Raises DataError for a line longer
-    than the model's maximum length.
+    run: a name or folder, an opened run, a Translator, or None for the newest run. pairs: read lazily; with targets,
+    the sources alone. names: of the two sides, in errors. Unknown words are scored as <unk>; a warning counts them.
+    Raises DataError for a line longer than the model's maximum length.
     """
+    if targets is not None:
+        refuse_str("targets", targets)
+        sources: list[Any] = [*pairs]
+        if len(sources) != len(targets):
+            raise ArgumentError(f"score_pairs: {len(sources):,} sources and {len(targets):,} targets; give as many")
+        pairs = zip(sources, targets, strict=True)
     yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
 
 

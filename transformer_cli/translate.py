@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from transformer_cli.config.load import translation_settings
 from transformer_cli.config.schema import TranslationSettings
@@ -103,13 +103,20 @@ class Translator:
         """Number of positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
-    def translate(self, sentences: Iterable[str]) -> list[str]:
-        """Returns the translation of each sentence as plain text; a blank line stays blank.
+    @overload
+    def translate(self, sentences: str, **options: object) -> str: ...  # type: ignore[overload-overlap]
+    @overload
+    def translate(self, sentences: Iterable[str], **options: object) -> list[str]: ...
+    def translate(self, sentences: str | Iterable[str], **options: object) -> str | list[str]:
+        """Returns the translation of a sentence, or a list with that of each, as plain text.
 
-        A sentence may have several lines. They are translated one by one, in this and all other methods.
+        A blank line stays blank. A sentence may have several lines. They are translated one by one, in this and all
+        other methods. options: as in `with_options`, such as beam_size=5, for this call only.
         """
-        translator = self.with_options(return_scores=False, return_attention=False)
-        return [translation.text for translation in translator.translate_detailed(sentences)]
+        given = [sentences] if isinstance(sentences, str) else sentences
+        translator = self.with_options(**{"return_scores": False, "return_attention": False, **options})
+        texts = [translation.text for translation in translator.translate_detailed(given)]
+        return texts[0] if isinstance(sentences, str) else texts
 
     def translate_detailed(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.

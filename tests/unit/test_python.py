@@ -48,7 +48,8 @@ def here(project: Path) -> Path:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda given: given.translate("Hund"), "sentences: 'Hund', where a list of str is wanted"),
+        (lambda given: given.translate_detailed("Hund"), "sentences: 'Hund', where a list of str is wanted"),
+        (lambda given: [*score_pairs(given, ["a"], [])], "score_pairs: 1 sources and 0 targets; give as many"),
         (lambda given: [*given.stream("Hund", chunk=1)], "lines: 'Hund', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=untyped("ab")), "lists: 'ab', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=["ab", "cd"]), "lists, item 0: 'ab', where a list of str is wanted"),
@@ -88,6 +89,30 @@ def test_run_argument_is_name_path_or_opened_run(project: Path, tiny: Run, trans
         compare_groups({"a": "tiny"})
     assert CompareOptions(runs_dir=as_str).runs_dir == project / "runs"
     assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
+
+
+def test_what_a_person_tries_first_works(translator: Translator, corpus: Path, project: Path) -> None:
+    from transformer_cli import Transformer, prepare, train
+
+    assert isinstance(translator.model, Transformer)
+    text = translator.translate(SENTENCE)
+    assert [text] == translator.translate([SENTENCE])
+    assert translator.translate([SENTENCE], beam_size=3) == translator.with_options(beam_size=3).translate([SENTENCE])
+    both = [score_pairs(translator, [SENTENCE], [text]), score_pairs(translator, [(SENTENCE, text)])]
+    assert [*both[0]] == [*both[1]]
+    config = load_config("demo", training={"epochs": 1}, name="mine")
+    assert (config.training.epochs, config.name) == (1, "mine")
+    with pytest.raises(
+        ConfigError, match=r'^epochs: a config cannot be changed; .* as in load_config\("demo", training='
+    ):
+        untyped(config.training).epochs = 2
+    with pytest.raises(ConfigError, match=r"^epochs=1: epochs: unknown key; did you mean training\.epochs\?"):
+        load_config("demo", epochs=1)
+    assert not prepare(corpus / "tiny.yaml", data_dir=project / "data").created
+    with pytest.raises(DataError, match="no dataset"):
+        train("demo", data_dir=project / "none")
+    evaluated = evaluate(translator, "test", save_result=False, data_dir=project / "data")
+    assert [each.result.split for each in evaluated] == ["test"]
 
 
 def test_compare_translators_of_one_run_by_names(project: Path, translator: Translator) -> None:
@@ -189,7 +214,7 @@ for each in compare({"greedy": run, "beam": translator}, CompareOptions(splits="
 """
 # what torch and others say of themselves takes mypy 20 s to read, and nothing of it is in the program
 QUICK = "[mypy]\n[mypy-torch.*,numpy.*,matplotlib.*,pydantic.*]\nfollow_imports = skip\n"
-WRONG = "translator.translate(3)\nevaluate(run, splits=3)\ntrain('demo')\n"
+WRONG = "translator.translate(3)\nevaluate(run, splits=3)\ntrain(3)\n"
 
 
 @pytest.mark.parametrize(

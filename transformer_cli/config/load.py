@@ -55,14 +55,15 @@ def load_config(
     *,
     options: Mapping[str, tuple[Any, str]] | None = None,
     inherited: Mapping[str, Any] | None = None,
+    **sections: Any,
 ) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
     path: a file, "-" for standard input, or the name of a config that comes with tfm, such as demo (a file of that name
     takes precedence). overrides: one or several such strings, or a mapping: {"training.epochs": 3} or {"training":
-    {"epochs": 3}}. options: dotted key → (value, the option that sets it, for errors); overrides take precedence.
-    inherited: a run's settings, used where neither the file nor an option has a value (null is a value). With them,
-    the file's FINETUNING_KEYS are ignored.
+    {"epochs": 3}}. sections: the same as arguments, such as training={"epochs": 3}. options: dotted key → (value, the
+    option that sets it, for errors); overrides take precedence. inherited: a run's settings, used where neither the
+    file nor an option has a value (null is a value). With them, the file's FINETUNING_KEYS are ignored.
 
     Relative paths under data.files, model.vectors, training.extra_valid and training.replay are resolved against the
     YAML file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
@@ -82,6 +83,7 @@ def load_config(
         given += [_set_key(tree, key, value, f"{key}={value!r}") for key, value in flatten(dict(overrides))]
     else:
         given += _apply_overrides(tree, as_list(overrides))
+    given += [_set_key(tree, key, value, f"{key}={value!r}") for key, value in flatten(sections)]
     tree = _merge(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
     return validated(tree, origin, text=text, given=given)

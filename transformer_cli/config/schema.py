@@ -98,6 +98,11 @@ class Section(BaseModel):
     def __init_subclass__(cls, *, affects: Affects) -> None:
         cls.affects = affects
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Raises ConfigError."""
+        example = 'load_config("demo", training={"epochs": 1})'
+        raise ConfigError(f"{name}: a config cannot be changed; load it with other settings, as in {example}")
+
 
 class FilePair(Section, affects=Affects.LOCATION):
     """The two files of a parallel text: UTF-8, plain or packed (.gz, .bz2, .xz), one sentence per line."""
