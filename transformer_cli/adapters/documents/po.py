@@ -40,7 +40,8 @@ def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMEN
 def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str) -> None:
     """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate."""
     source, before, lines = "".join(message.strings.get("msgid", ())), message.lines_before, message.msgstr_lines
-    start = next((n for n, line in enumerate(before) if line.lstrip().startswith("msg")), 0)  # msgctxt or msgid
+    # msgctxt, msgid or, directly before them, the previous msgid
+    start = next((n for n, line in enumerate(before) if line.lstrip().startswith(("msg", "#|"))), 0)
     is_new = bool(source) and not message.is_translated and "msgid_plural" not in message.strings
     marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new else []
     build.end_block(*before[:start], *marks, *before[start:])

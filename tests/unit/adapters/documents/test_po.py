@@ -79,6 +79,13 @@ def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_pa
     assert left_out == ["fuzzy" if mark == FUZZY_FLAG else UNCONFIRMED]
 
 
+def test_po_mark_stands_before_the_previous_msgid() -> None:
+    """`msgfmt` allows no comment between that and the message."""
+    before, after = "#: a.c:1\n#, c-format\n", '#| msgid "hunde"\nmsgid "hund"\nmsgstr ""\n'
+    written = parse_po((before + after).encode(), ("de", "en")).render([("dog", [])]).decode()
+    assert written == before + MARK + after.replace('""', '"dog"')
+
+
 def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
     opened = parse_po(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]
