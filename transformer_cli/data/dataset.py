@@ -173,19 +173,20 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     checksums = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
-    def matches(manifest: Mapping[str, Any]) -> bool:
+    def matches(folder: Path, manifest: Mapping[str, Any]) -> bool:
         if without_paths(manifest["settings"]) != settings:
             return False
         if data.fingerprint:
             return bool(manifest["fingerprint"] == data.fingerprint)
-        return manifest.get("codec", {}) == checksums and (not data.files or is_made_from(manifest, data, sha256))
+        codec = manifest.get("codec") or (codec_checksums(folder, data) if checksums else {})  # given, or its own
+        return codec == checksums and (not data.files or is_made_from(manifest, data, sha256))
 
     found, damaged, sha256 = [], [], cache(sha256_of_file)  # reads a file once, however many datasets it may belong to
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
-            if matches(read_manifest(folder)):
+            if matches(folder, read_manifest(folder)):
                 found.append(folder)
-        except DataError as error:
+        except (DataError, FileError) as error:
             damaged.append(str(error))
     if data.corpus == "imported":
         remedy = "give a file of sentences and one of references, or train on the text of `tfm prepare FILE --like RUN`"
