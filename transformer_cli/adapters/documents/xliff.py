@@ -45,6 +45,7 @@ _TEXT_PART = [  # by keeps_lines: escaped HTML tags, text between them, and line
     )
     for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
 ]
+_NAMESPACE = re.compile(r"\s(xmlns(?::[\w.-]{1,50})?)\s*=\s*[\"']([^\"'<]*)")
 
 _Range = tuple[int, int]
 """The indices of the start and end event of an element"""
@@ -148,6 +149,11 @@ def _add_unit(
     for start, end in (*to_translate.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
         raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
+    for tag in (
+        unit[source[0]].raw,
+        unit[seg_source[0]].raw if seg_source else "",
+    ):  # what the inline elements may need
+        raws[target[0]] = _set_attributes(raws[target[0]], {each[1]: each[2] for each in _NAMESPACE.finditer(tag)})
     if is_whole:
         marked = 0 if version is XLIFF_2 else target[0]
         raws[marked] = _set_attributes(raws[marked], version.mt_state)

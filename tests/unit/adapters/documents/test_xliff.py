@@ -52,6 +52,8 @@ def translated(inner: str, translate: object = turned, head: str = HEAD, end: st
         ("<source>hund</source><note>hund</note><alt-trans><target>x</target></alt-trans>",
          f"<source>hund</source><target{STATE}>HUND</target><note>hund</note><alt-trans><target>x</target></alt-trans>"),
         ("<source>12</source>", f"<source>12</source><target{STATE}>12</target>"),
+        ("<source xmlns:y = 'u'>hund <x y:z='1'/></source><target/>",  # the target needs the namespace, too
+         f"<source xmlns:y = 'u'>hund <x y:z='1'/></source><target xmlns:y=\"u\"{STATE}>HUND <x y:z='1'/></target>"),
         ("<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>",
          "<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>"
          f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;b&gt; <x id=\'1\'/>\n12</target>'),
