@@ -43,7 +43,7 @@ _TEXT_FORMATS = {
         XLIFF: rf"{_BEFORE}<(?:\w+:)?xliff\b",
         TBX: rf"{_BEFORE}(?:<(?:martif|tbx)\b|<!DOCTYPE\s+martif\b)",
         TMX: rf"{_BEFORE}(?:<(?:\w+:)?tmx\b|<!DOCTYPE\s+tmx\b)",
-        "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:tuv?|seg|prop|note|header|trans-unit|target)\b",
+        "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:mtf|tuv?|seg|prop|note|header|trans-unit|target)\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
         "subtitles (WebVTT)": r"WEBVTT\b",
         PO: r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",

@@ -1,9 +1,10 @@
-"""Reads pairs of a term and its translation from term bases (TBX) and tables. Knows no glossaries."""
+"""Reads pairs of a term and its translation from term bases (TBX, memoQ) and tables. Knows no glossaries."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,11 +21,16 @@ from transformer_cli.adapters.corpora.formats import (
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
-from transformer_cli.text.file_formats import TBX, detect_format
+from transformer_cli.text.file_formats import HTML, TBX, TMX, XLIFF, detect_format
 from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
 from transformer_cli.text.lines import LocatedPair, Location
 
 log = logging.getLogger(__name__)
+
+OTHER_LANGUAGES = "entries without one of the languages"
+_MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values())})_")  # of a column
+_MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
+_MEMOQ_ENDING = re.compile(r"\|\w*\*?\Z")  # the part of a word that may differ, as in Hund|e
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
@@ -39,8 +45,10 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
             yield from read_terms(copy, data)
         return
     left_out: Counter[str] = Counter()
-    is_tbx = detect_format(read_beginning(path)) == TBX
-    yield from (_read_tbx if is_tbx else _read_table)(path, data, left_out)
+    file_format = detect_format(read_beginning(path))
+    if file_format in (TMX, XLIFF, HTML, "XML"):  # MultiTerm exports XML of its own
+        raise DataError(f"{path}: {file_format}, which is not read as a glossary; export it as TBX or TSV")
+    yield from (_read_tbx if file_format == TBX else _read_table)(path, data, left_out)
     if left_out:
         log.warning("%s: skipped: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
 
@@ -50,7 +58,11 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
 
     As in DeepL's tables, two more columns may have the language codes of each row.
     """
-    first_codes = [cells[2:] for cells, _ in islice(_read_entries(path, data), 2)]
+    beginning = [cells for cells, _ in islice(_read_entries(path, data), 2)]
+    if any(map(_MEMOQ_NAME.match, beginning[0] if beginning else ())):
+        yield from _read_memoq(path, data, left_out)
+        return
+    first_codes = [cells[2:] for cells in beginning]
     has_codes = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in first_codes)
     columns, names = (0, 1), list[str]()
     for number, (cells, location) in enumerate(_read_entries(path, data)):
@@ -63,7 +75,7 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)
         if columns == (0, 0) or (len(cells) > 2 and not (source and target)):
-            left_out["entries without one of the languages"] += 1
+            left_out[OTHER_LANGUAGES] += 1
         elif len(cells) == 1 or not source:
             found = "\t".join(cells)[:50]
             raise DataError(f"{location}: {found!r} is not a source, a TAB and a translation; correct or delete it")
@@ -71,6 +83,32 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
             further = [] if has_codes else [n for n, cell in enumerate(cells) if cell and n not in columns]
             left_out.update(f"column {names[n] if n < len(names) else n + 1}" for n in further)
             yield source, target, location
+
+
+def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
+    """Yield each source term of an entry with each target term, except for forbidden terms.
+
+    Columns such as German_Germany have terms; there are several if an entry has synonyms. The column Term_Info after
+    each of them has the properties of its terms.
+    """
+    rows = _read_entries(path, data)
+    names, heading = next(rows)
+    languages = ["" if name.endswith("_Def") else name.partition("_")[0] for name in names]
+    refuse_heading(languages, data, heading, "export these languages, too")
+    sides = find_sides(languages, data)
+    for cells, location in rows:
+        texts: dict[str, list[str]] = {}
+        for name, term, properties in zip(names, cells, [*cells[1:], ""], strict=False):
+            if term and _MEMOQ_FORBIDDEN.intersection(properties.split(";")):
+                left_out["forbidden terms"] += 1
+            elif term:
+                texts.setdefault(name, []).append(term)
+        if sides and all(names[side] in texts for side in sides):
+            source, target = (texts[names[side]] for side in sides)
+            for one, other in product(source, target):
+                yield _MEMOQ_ENDING.sub("*", one), other.replace("|", "").rstrip("*"), location
+        else:
+            left_out[OTHER_LANGUAGES] += 1
 
 
 def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
@@ -98,4 +136,4 @@ def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
             source, target = ([*texts.values()][side] for side in sides)
             yield from ((one, other, Location(path, path, number, "entry")) for one in source for other in target)
         else:
-            left_out["entries without one of the languages"] += 1
+            left_out[OTHER_LANGUAGES] += 1

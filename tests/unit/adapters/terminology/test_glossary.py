@@ -53,6 +53,15 @@ TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
 </martif>"""
 
 
+MEMOQ = """Entry_ID,Entry_Note,English_United_States_Def,English_United_States,Term_Info,Term_Example,German_Germany,\
+Term_Info,German_Germany,Term_Info
+0,"a, b",an animal,hound,CasePermissive;HalfPrefix,,Hund|e,CaseSense;Custom,Köter,CasePermissive
+1,,,tike,CasePermissive;NonTerm,,Mops,,,
+2,,,ti|ger*,Custom,,Tiger,,Leu,CaseInsense;Forbidden
+3,,,cat,,,,,,
+"""
+
+
 @pytest.mark.parametrize(
     ("text", "expected", "not_taken"),
     [
@@ -68,6 +77,8 @@ TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
         ),
         ("# nothing yet\n\n", {}, ""),
         (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
+        (MEMOQ, {"Hund*": "hound", "Köter": "hound", "Tiger": "tiger"}, "forbidden terms (2), WITHOUT (2)"),
+        ("English;German_Austria\ncat;Katze\n", {"Katze": "cat"}, ""),
     ],
 )
 def test_read_glossary_of_exported_files_reports_skipped_rows(
@@ -81,7 +92,7 @@ def test_read_glossary_of_exported_files_reports_skipped_rows(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<?xml?><mtf><conceptGrp/></mtf>"]
+    "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<martif><p></martif>"]
 )
 def test_read_glossary_wrong_line_raises_data_error(wrong: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
@@ -101,6 +112,22 @@ def test_read_glossary_heading_of_other_languages_raises(tmp_path: Path) -> None
     path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but lacks de or en; "):
         read_glossary(path, DataConfig())
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("<tmx version='1.4'>", "a translation memory (TMX)"),
+        ("<?xml version='1.0' encoding='UTF-16'?><mtf><conceptGrp/></mtf>", "XML"),
+        ("<mtf><conceptGrp/></mtf>", "XML"),
+    ],
+)
+def test_read_glossary_of_another_format_names_the_remedy(text: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "terms.xml"
+    path.write_text(text, encoding="utf-16" if "UTF-16" in text else "utf-8")
+    with pytest.raises(DataError) as error:
+        read_glossary(path, DataConfig())
+    assert str(error.value) == f"{path}: {what}, which is not read as a glossary; export it as TBX or TSV"
 
 
 def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
