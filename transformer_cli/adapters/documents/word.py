@@ -6,6 +6,7 @@ run of its own. Words get runs with the properties of the words that they are li
 most characters of the paragraph. Neighbouring runs with equal properties become one.
 """
 
+import html
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,25 +16,35 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Place, Unescaped, nested_pairs
+from transformer_cli.adapters.documents.blocks import (
+    Block,
+    Builder,
+    Document,
+    Place,
+    Unescaped,
+    escaping_writer,
+    nested_pairs,
+)
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
-from transformer_cli.text.normalization import is_word
+from transformer_cli.text.normalization import is_word, primary_subtag
 
 _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w:",
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "w:",
     "http://schemas.openxmlformats.org/package/2006/content-types": "",
+    "http://purl.org/dc/elements/1.1/": "dc:",
 }
 _TRANSLATED_PARTS = re.compile(  # by their types
-    r"application/vnd\.(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
-    r"(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes|comments)\+xml"
+    r"application/vnd\.(?:(?P<has_text>(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
+    r"(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes|comments))|"
+    r"openxmlformats-(?:officedocument\.wordprocessingml\.styles|package\.core-properties))\+xml"
 )
 _CONTAINERS = (
     *("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:sdt", "w:sdtContent", "w:fldSimple", "w:customXml"),
-    *("w:dir", "w:bdo"),
+    *("w:dir", "w:bdo", "w:rubyBase"),
 )
 _START_OF = {"w:bookmarkEnd": "w:bookmarkStart", "w:commentRangeEnd": "w:commentRangeStart"}
 _TABS_AND_BREAKS = ("w:tab", "w:br", "w:cr", "w:ptab")
@@ -44,6 +55,10 @@ _RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # by Word when it opens
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
 _WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
 _REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # the editing session in which a run was written
+_LANGUAGE = re.compile(r"(?<==[\"'])[\w-]+(?=[\"'])")
+_DESCRIBED = ("?:docPr", "?:cNvPr", "?:shape")  # elements with alternative texts
+_ALTERNATIVE_TEXT = re.compile(r"(?:(?<=\sdescr=\")|(?<=\stitle=\")|(?<=\salt=\"))([^\"]+)")
+_LINE_ENDS = re.compile(r"((?:&#(?:10|13|x[aAdD]);)+)")  # in an attribute
 _INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")
 
 _Parts = list[str | Block]
@@ -89,37 +104,54 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
     types = archive.read("[Content_Types].xml")
     if types is None:
         raise DataError("not a Word document (DOCX); save it in this format")
-    names = [
-        event.attributes.get("PartName", "").removeprefix("/")
+    parts = {
+        event.attributes.get("PartName", "").removeprefix("/"): found
         for event in xml_events(decode_xml(types)[0], _PREFIXES)
-        if event.kind == "start" and _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", ""))
-    ]
-    texts = {name: decode_xml(part) for name in dict.fromkeys(names) if (part := archive.read(name)) is not None}
-    if not texts:
+        if event.kind == "start" and (found := _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", "")))
+    }
+    texts = {name: decode_xml(part) for name in parts if (part := archive.read(name)) is not None}
+    if not any(parts[name]["has_text"] for name in texts):
         raise DataError("an archive that contains no Word document; name a DOCX file")
 
     def assemble(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
         return archive.replace_members({name: part for name, part in new.items() if part != archive.read(name)})
 
-    return ParsedFile([parse_part(text) for text, _ in texts.values()], assemble)
+    return ParsedFile([parse_part(text, languages) for text, _ in texts.values()], assemble)
 
 
-def parse_part(source: str) -> Document:
-    """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed."""
+def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
+    """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
+
+    languages: codes of source and target; a w:lang of the source language gets the target language.
+    """
+
+    def with_target(code: re.Match[str]) -> str:
+        return languages[1] if primary_subtag(code[0]) == primary_subtag(languages[0]) else code[0]
+
     document, escape = Document([], []), escape_like(source)
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
-    n_without_text = 0  # open elements of _WITHOUT_TEXT
+    n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
     for event in xml_events(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
+        texts = _Parts()
+        if event.name == "w:lang":
+            event = event._replace(raw=_LANGUAGE.sub(with_target, event.raw))
+        elif event.kind == "text" and last == "dc:title":
+            texts, event = _add_texts(["", event.raw], escape, document), event._replace(raw="")
+        elif step > 0 and event.name in _DESCRIBED:
+            cut = enumerate(_ALTERNATIVE_TEXT.split(event.raw))  # every second one is text
+            pieces = chain.from_iterable(_LINE_ENDS.split(each) if number % 2 else [each] for number, each in cut)
+            texts, event = _add_texts([*pieces], html.escape, document), event._replace(raw="")
+        last = event.name if step > 0 else ""
         n_without_text += step * (event.name in _WITHOUT_TEXT)
         is_paragraph = event.name == "w:p" and not n_without_text
         if is_paragraph and step > 0:
             open_.append([])
         if open_:
-            open_[-1].append(event)
+            open_[-1] += [texts, event] if texts else [event]
         else:
-            document.parts.append(event.raw)
+            document.parts += [*texts, event.raw]
         if is_paragraph and step < 0:
             parts = _parse_paragraph(open_.pop(), escape, document)
             if open_:
@@ -127,6 +159,20 @@ def parse_part(source: str) -> Document:
             else:
                 document.parts += parts
     return document
+
+
+def _add_texts(pieces: Sequence[str], escape: Callable[[str], str], document: Document) -> _Parts:
+    """Returns markup and text, which take turns, with blocks instead of texts, and adds these to the document."""
+    build = Builder(escaping_writer(escape))
+    build.place = Place(f"text {len(document.blocks) + 1}")
+    for number, piece in enumerate(pieces):
+        if number % 2:
+            build.add_text(piece, html.unescape(piece))
+        else:
+            build.end_block(piece)
+    build.end_block()
+    document.blocks += build.document.blocks
+    return build.document.parts
 
 
 def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
@@ -138,6 +184,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
     run, formatting = "", None  # of the open run, as in _Item
     depth, into, properties = 0, head, _Parts()  # depth: in a copied element; into: where its markup is added
     is_in_text = keeps_spaces = False
+    around_ruby: tuple[str, str | None] = ("", None)  # the run that contains a ruby
     for each in inside:
         if isinstance(each, list):
             if not depth:
@@ -149,7 +196,12 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
         if depth:
             into.append(each.raw)
             depth += step
-            if not depth and into is properties:
+            if depth == 2 and name == "w:rubyBase" and items[-1].opens == name:
+                depth = 0
+            elif not depth and name == "w:ruby" and around_ruby[0]:
+                into.append(f"</{_prefix(around_ruby[0])}r>")
+                (run, formatting), around_ruby = around_ruby, ("", None)
+            elif not depth and into is properties:
                 run += "".join(map(str, properties))
                 formatting = _INVISIBLE_PROPERTIES.sub("", "".join(map(str, properties)))
         elif kind == "text" and is_in_text:
@@ -164,6 +216,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             run, formatting = "", None
         elif name in _CONTAINERS and not run:
             items.append(_Item([each.raw], name=name, **{"opens" if step > 0 else "closes": name}))
+            into, depth = items[-1].raw, int(name == "w:rubyBase" and step < 0)  # with the end of the ruby
         elif step > 0:
             depth = 1
             if name == "w:pPr" and not items:
@@ -174,6 +227,9 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
                 into = items[-1].raw
             elif name in _RECOMPUTED:
                 into = []
+            elif name == "w:ruby" and run:
+                items.append(_Item([run], name="w:rubyBase", opens="w:rubyBase"))
+                into, around_ruby, run = items[-1].raw, (run, formatting), ""
             else:
                 range_id, kind = each.attributes.get("w:id"), each.attributes.get("w:fldCharType", name)
                 item = _Item(into := [], run, formatting, "-" * bool(run and name == _NO_BREAK_HYPHEN), kind)

@@ -73,6 +73,11 @@ NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2
 TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
 TAG = "<w:smartTag><w:smartTagPr/>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
+ITALIC = "<w:rPr><w:i/></w:rPr>"
+RUBY = (
+    f"<w:r>{ITALIC}<w:ruby><w:rubyPr><w:lid/></w:rubyPr><w:rt><w:r><w:t>lesung</w:t></w:r></w:rt>"
+    "<w:rubyBase>{}</w:rubyBase></w:ruby>"
+)
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
 
 
@@ -126,6 +131,8 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
          run("DA ") + MARKS[0] + run("HUND") + f'<w:bookmarkEnd w:id="1"><w:p>{run("ein")}</w:p></w:bookmarkEnd>'),
         (TAG + run("hund") + "</w:smartTag>" + run(" da"), run("DA ") + TAG + run("HUND") + "</w:smartTag>"),
         (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
+        (run("ein ") + RUBY.format(run("roter")) + "<w:t> da</w:t></w:r>" + run(" hund"),
+         run("HUND") + run(" DA", ITALIC) + run(" ") + RUBY.format(run("ROTER")) + "</w:r>" + run(" EIN")),
     ],
 )  # fmt: skip
 def test_word_properties_and_bookmarks_stay_with_their_words(inner: str, expected: str) -> None:
@@ -226,6 +233,34 @@ def test_word_translates_all_parts_and_copies_other_members() -> None:
     start = content.index(b"a.bin")
     assert content[start : content.index(b"PK", start)] in found
     assert opened.render([(block.text, []) for block in opened.blocks]) == content
+
+
+PICTURE = (
+    '<w:p><w:r><w:drawing><p:docPr xmlns:p="x" id="1" name="Bild 1" descr="ein &quot;hund&quot;&#xA;&#xA;im park" '
+    'title="hund"/></w:drawing></w:r></w:p>'
+)
+
+
+def test_word_alternative_texts_title_and_languages_are_translated() -> None:
+    languages = '<w:rPr><w:lang w:val="de-DE" w:eastAsia="ja-JP" w:bidi="de"/></w:rPr>'
+    title = '<a xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>hund &amp; park</dc:title> x</a>'
+    styles = f"{BODY}{languages}</w:body></w:document>"
+    text = f"{BODY}{PICTURE}<w:p>{run('hund', languages)}</w:p></w:body></w:document>"
+    parts = {"d": "document.main", "s": "styles"}
+    core = '<Override PartName="/c" ContentType="application/vnd.openxmlformats-package.core-properties+xml"/></Types>'
+    listed = types(parts).replace("</Types>", core)
+    opened = FORMATS["docx"].parse(
+        archive({"[Content_Types].xml": listed, "d": text, "s": styles, "c": title}), ("de", "en")
+    )
+    assert [block.text for block in opened.blocks] == ['ein "hund"', "im park", "hund", "hund", "hund & park"]
+    with zipfile.ZipFile(io.BytesIO(opened.render([turned(block) for block in opened.blocks]))) as new:
+        found = {name: new.read(name).decode() for name in "dsc"}
+    changed = languages.replace("de-DE", "en").replace('"de"', '"en"')
+    assert found["s"] == styles.replace(languages, changed)
+    assert found["c"] == title.replace("hund &amp; park", "HUND &amp; PARK")
+    picture = PICTURE.replace("ein &quot;hund&quot;", "EIN &quot;HUND&quot;").replace("im park", "IM PARK")
+    picture = picture.replace('title="hund"', 'title="HUND"')
+    assert found["d"] == f"{BODY}{picture}<w:p>{run('HUND', changed)}</w:p></w:body></w:document>"
 
 
 TYPED = types({"d": "document.main"})
