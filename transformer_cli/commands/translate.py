@@ -56,8 +56,8 @@ def translate(
         "document.")] = None,
     to: options.ToLanguage = None,
     split_sentences: Annotated[bool | None, options.Input(
-        "--split-sentences/--no-split-sentences", show_default="only in interactive use", help="Split each line into "
-        "sentences, and translate them one by one.")] = None,
+        "--split-sentences/--no-split-sentences", show_default="in interactive use and in .txt files",
+        help="Split each line into sentences, and translate them one by one.")] = None,
     on_too_long: Annotated[Literal["stop", "blank", "copy", "truncate"], options.Input(
         "--on-too-long", help="What to do with a line that is too long: stop with an error, print a blank line, copy "
         "it, or truncate it and translate its beginning.")] = "stop",
@@ -141,7 +141,8 @@ def translate(
     is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
     is_undecided = split_sentences is None and not any(sentence_options.values())  # no option says how to read lines
     if split_sentences is None:
-        split_sentences = is_undecided and is_interactive
+        is_text_file = input_file is not None and format_by_name(input_file) == PLAIN_TEXT and not as_json
+        split_sentences = is_undecided and (is_interactive or is_text_file)
     from transformer_cli.compute.world import World
 
     if World.from_environment().size > 1:
@@ -182,7 +183,7 @@ def translate(
             _warn_if_misread(sentences or (), translator.run.config.data.source)
             text = _open_input(sentences, input_file, refuses=text_format is None)
             with options.open_output(output) as out:
-                _translate(translator, text, render, out, add_row, warns=is_undecided)
+                _translate(translator, text, render, out, add_row, warns=is_undecided and not split_sentences)
 
 
 @contextmanager
@@ -456,7 +457,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
 
     Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
     """
-    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files
+    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_kind_by_name
+    from transformer_cli.text.file_formats import MARKUP
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts, checks = Counter[str](), Counter[str]()
@@ -489,6 +491,9 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
                 log.error("%s", error)
             bar.update()
     copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_LINES)})" if others else ""
+    if markup := [name for name in others if other_kind_by_name(Path(name)) in MARKUP]:
+        what = "%s: only copied, since their marks would be translated, too: %s; `--format text` translates one of them"
+        log.warning(what, folder, first_few(markup, MAX_LISTED_LINES))
     there = f", {n_there:,} there already" if n_there else ""
     described = describe_counts(counts, checks)
     log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, described)

@@ -17,6 +17,7 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         "a Word document (DOCX); export its text": rb"PK\x03\x04.*?word/",
         "a PowerPoint presentation (PPTX); export its text": rb"PK\x03\x04.*?ppt/",
         "an EPUB book; export its text": rb"PK\x03\x04.{26}mimetypeapplication/epub",
+        "an InDesign document (IDML); export its text": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.adobe\.indesign",
         "an OpenDocument file; export its text": rb"PK\x03\x04.{26}mimetype",
         "a ZIP archive; unpack it, and name the files in it": rb"PK\x03\x04",
         "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
@@ -46,6 +47,7 @@ _TEXT_FORMATS = {
         "XML": rf"<\?xml\b|<!DOCTYPE\b|{_COMMENT}<\w|</?(?:mtf|tuv?|seg|prop|note|header|trans-unit|target)\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
         "subtitles (WebVTT)": r"WEBVTT\b",
+        "subtitles (SBV)": r"\d+:\d\d:\d\d\.\d+,\d+:\d\d:\d\d\.\d+\s",
         PO: r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         JSON: r"[\[{]\s*[\[{\"]",
         "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
@@ -66,10 +68,12 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     TMX: ".tmx",
     TBX: ".tbx",
     "subtitles (SubStation Alpha)": ".ass .ssa",
+    "subtitles (SBV)": ".sbv",
+    "subtitles of another kind": ".sub .smi .lrc .stl",
     "a LaTeX document": ".tex .ltx .bib",
     "a program": ".py .js .jsx .tsx .vue .svelte .sql .java .c .h .cpp .cs .go .rs .rb .php .swift .kt .css .sh",
     "a PDF": ".pdf",
-    "a document of another program": ".doc .odt .ods .odp .rtf .epub .xls .xlsx .ppt .pptx",
+    "a document of another program": ".doc .odt .ods .odp .rtf .epub .xls .xlsx .ppt .pptx .idml .indd",
     "a picture": ".png .jpg .jpeg .gif",
     "Markdown": ".md .markdown",
     "reStructuredText": ".rst",
@@ -78,8 +82,9 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "a table (TSV)": ".tsv",
 }
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
+MARKUP = ("Markdown", "reStructuredText", "AsciiDoc")
 MAY_BE_PLAIN = (
-    *("Markdown", "reStructuredText", "AsciiDoc", "a table (CSV)", "a table (TSV)"),
+    *("a table (CSV)", "a table (TSV)"),
     *("a part of an HTML document", JSON, SUBWORD_TEXT),  # plain text may begin like them
 )
 

@@ -47,6 +47,7 @@ def test_translate_file_name_as_sentence_warns(tfm: Tfm, project: Path, tmp_path
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
+MARKUP = {"a.md": "Markdown", "a.Markdown.gz": "Markdown", "a.rst": "reStructuredText", "a.adoc": "AsciiDoc"}
 KNOWN = "use `--format {}`"
 EXPORT = "export its text as one of html, docx, xliff, po, srt"
 
@@ -62,6 +63,9 @@ EXPORT = "export its text as one of html, docx, xliff, po, srt"
         ("a.tmx", "<tmx/>", f"a translation memory (TMX); {EXPORT}"),
         ("a.ass", "[Events]\n", f"subtitles (SubStation Alpha); {EXPORT}"),
         ("a.tex", "Hund\n", f"a LaTeX document; {EXPORT}"),
+        ("a.sbv", "0:00:01.000,0:00:02.000\nHund\n", f"subtitles (SBV); {EXPORT}"),
+        ("a.txt", "0:00:01.000,0:00:02.000\nHund\n", f"apparently subtitles (SBV); {EXPORT}"),
+        *((name, "# Hund\n", f"{what}; {EXPORT}") for name, what in MARKUP.items()),
     ],
 )
 def test_translate_file_of_another_format_is_refused(
@@ -77,7 +81,7 @@ def test_translate_file_of_another_format_is_refused(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.md", "Hund\n", "Markdown"), ("a.csv", "Hund\n", "a table (CSV)"), ("a.tsv", "1\n", "a table (TSV)"),
+        ("a.csv", "Hund\n", "a table (CSV)"), ("a.tsv", "1\n", "a table (TSV)"),
         ("a.de", '{"a": "Hund"}\n', "apparently JSON"),
     ],
 )  # fmt: skip
@@ -104,6 +108,10 @@ def test_translate_document_name_as_sentence_is_refused(
     ("content", "said"),
     [
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
+        (
+            b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.adobe.indesign-idml-package",
+            "error: standard input: an InDesign document (IDML); export its text",
+        ),
         (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
         (b"WEBVTT\n", "error: standard input: apparently subtitles (WebVTT); use `--format srt`"),
     ],
@@ -139,6 +147,18 @@ def test_translate_paragraphs_warns_before_the_translations(forks: Forks, projec
     warning, *lines = said.read_text(encoding="utf-8").split("\n")[:-1]
     assert warning.startswith("warning: standard input: apparently several sentences per line")
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.TXT.gz"])
+def test_translate_text_file_is_split_into_sentences(tfm: Tfm, project: Path, tmp_path: Path, name: str) -> None:
+    text = f"{SENTENCE}  {SENTENCE}\n\n{SENTENCE}\n"
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    (tmp_path / "a.de").write_text(text, encoding="utf-8")
+    _, one, _ = tfm("translate", SENTENCE, cwd=project)
+    assert tfm("translate", "-i", tmp_path / name, cwd=project)[:2] == (0, f"{one.strip()}  {one}\n{one}")
+    for options in (("--json",), ("--n-best", "1"), ("--prefix", "the"), ("--no-split-sentences",)):
+        whole = tfm("translate", *options, "-i", tmp_path / "a.de", cwd=project)[1]
+        assert tfm("translate", *options, "-i", tmp_path / name, cwd=project)[1] == whole
 
 
 def test_translate_missing_numbers_warn_once_at_the_end(tfm: Tfm, project: Path) -> None:
