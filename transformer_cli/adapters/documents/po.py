@@ -1,12 +1,14 @@
 """Parses gettext catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
 
 A line before each of these messages marks it as a machine translation. Tags such as <b> go with their words. Existing
-translations stay, including fuzzy ones. Plural forms stay empty, since their number and meaning differ between
-languages.
+translations stay, including fuzzy ones. Plural forms stay empty unless the header (Plural-Forms) says that there is
+only one, or one for each of msgid and msgid_plural.
 """
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 
 from transformer_cli.adapters.corpora.po import MACHINE_COMMENT, Message, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
@@ -20,6 +22,10 @@ _MESSAGE_PART = re.compile(
     + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
     + "|<"
 )
+_PLURAL_RULES = {  # of a header → the strings that the plural forms translate
+    re.compile(r"nplurals\s*=\s*1\s*;"): ["msgid_plural"],
+    re.compile(r"nplurals\s*=\s*2\s*;\s*plural\s*=[\s(]*n\s*(?:!=|>)\s*1[\s)]*(?:;|\\n|\Z)"): ["msgid", "msgid_plural"],
+}
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
@@ -28,38 +34,48 @@ def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMEN
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
+    plural_forms: Sequence[str] = ()
     for message in parse_messages(LINE.findall(text)):
+        if message.strings and not any(message.strings.get("msgid", ())):  # the header
+            header = "".join(message.strings.get("msgstr", ()))
+            plural_forms = next((forms for rule, forms in _PLURAL_RULES.items() if rule.search(header)), ())
         if message.msgstr_lines:
-            _add_message(build, message, kept, encoding, mark)
+            _add_message(build, message, kept, encoding, mark, plural_forms)
         else:
             build.end_block(*message.lines_before)
     build.end_block()
     return ParsedFile([build.document], encode, kept)
 
 
-def _add_message(build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str) -> None:
-    """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate."""
-    source, before, lines = "".join(message.strings.get("msgid", ())), message.lines_before, message.msgstr_lines
+def _add_message(
+    build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str, plural_forms: Sequence[str]
+) -> None:
+    """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate.
+
+    plural_forms: the strings that they translate; empty if it is not known.
+    """
+    before, lines, is_plural = message.lines_before, message.msgstr_lines, "msgid_plural" in message.strings
+    sources = ["".join(message.strings.get(each, "")) for each in (plural_forms if is_plural else ["msgid"])]
+    targets = [n for n, line in enumerate(lines) if line.lstrip().startswith("msgstr")]
     # msgctxt, msgid or, directly before them, the previous msgid
     start = next((n for n, line in enumerate(before) if line.lstrip().startswith(("msg", "#|"))), 0)
-    is_new = bool(source) and not message.is_translated and "msgid_plural" not in message.strings
+    is_new = all(sources) and len(sources) == len(targets) and not message.is_translated
     marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new else []
     build.end_block(*before[:start], *marks, *before[start:])
-    build.place = Place(f"line {message.number}")
-    if message.is_translated:
-        kept["fuzzy" if message.is_fuzzy else "already translated"] += bool(source)  # not the header
-    elif "msgid_plural" in message.strings:
-        kept["plural forms"] += 1
-    elif source:
-        end = lines[-1][len(lines[-1].rstrip()) :]
+    if not is_new:
+        reason = "plural forms" if not message.is_translated else "fuzzy" if message.is_fuzzy else "already translated"
+        kept[reason] += any(message.strings.get("msgid", ()))  # not the header
+        build.end_block(*lines)
+        return
+    for form, (source, (first, last)) in enumerate(zip(sources, pairwise([*targets, len(lines)]), strict=True)):
+        build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural)
+        end = lines[last - 1][len(lines[last - 1].rstrip()) :]
         line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
-        build.end_block(lines[0][: lines[0].index('"') + 1])
+        build.end_block(lines[first][: lines[first].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
             build.end_block(line_end)
         kept[NO_LETTER] += not _add_text(build, source, line_end, encoding)
         build.end_block(f'"{end}')
-        return
-    build.end_block(*lines)
 
 
 def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:

@@ -66,6 +66,32 @@ def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("nplurals=2; plural=(n != 1);\\n", ["EIN HUND", "HUNDE\\n"]),
+        ("nplurals=2; plural=n>1;", ["EIN HUND", "HUNDE\\n"]),
+        ("nplurals = 1; plural = 0;", ["HUNDE\\n"]),
+        ("nplurals=2; plural=n%10!=1;", ["", ""]),
+        ("nplurals=2; plural=n != 1 && n != 2;", ["", ""]),
+        ("nplurals=3; plural=(n==1 ? 0 : n==2 ? 1 : 2);", ["", "", ""]),
+        ("nplurals=2; plural=(n != 1);", [""]),  # the message has another number of forms
+        ("nplurals=INTEGER; plural=EXPRESSION;", ["", ""]),
+    ],
+)
+def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, expected: list[str]) -> None:
+    header = HEADER.replace("\n\n", f'\n"Plural-Forms: {rule}"\n\n')
+    message = '#, c-format\nmsgid "ein "\n"hund"\nmsgid_plural "hunde\\n"\n'
+    empty, filled = (
+        "".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms)) for forms in ([""] * len(expected), expected)
+    )
+    assert translated(header + message + empty.rstrip()) == header + message + filled.rstrip()
+    is_translated = any(expected)
+    opened = parse_po(f"{header}{message}{empty}".encode(), ("de", "en"))
+    assert +opened.kept == ({} if is_translated else {"plural forms": 1})
+    assert MARK.encode() in opened.render([("A", [])] * len(opened.blocks)) or not is_translated
+
+
 @pytest.mark.parametrize("mark", [MACHINE_COMMENT, FUZZY_FLAG])
 def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_path: Path) -> None:
     data = DataConfig.model_validate(
