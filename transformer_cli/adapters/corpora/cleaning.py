@@ -66,8 +66,9 @@ def clean_pairs(
 ) -> Iterator[LocatedPair]:
     """Yield the pairs that pass the rules of `data.clean` and are not too long; the others go to `leave_out`.
 
-    counts: receives "encoding_mended", the number of pairs in which the rule `encoding` mended characters such as Ã¤,
-    and "entities_decoded", the number of those in which the rule `markup` decoded entities such as &apos;.
+    counts: receives "swapped" (see `_language_rule`), "encoding_mended", the number of pairs in which the rule
+    `encoding` mended characters such as Ã¤, and "entities_decoded", the number of those in which the rule `markup`
+    decoded entities such as &apos;.
     held_out: the `sentence_hash` of each source and of each target in the splits that have their own files.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
@@ -87,7 +88,7 @@ def clean_pairs(
         pairs = _drop_duplicates(pairs, leave_out)
     if "held_out" in wanted and any(held_out):
         pairs = apply_rule("held_out", partial(_is_held_out, held_out, data), pairs, leave_out)
-    if "language" in wanted and (is_wrong := _language_rule(data)):
+    if "language" in wanted and (is_wrong := _language_rule(data, counts)):
         pairs = apply_rule("language", is_wrong, pairs, leave_out)
     return pairs
 
@@ -204,8 +205,11 @@ def _py3langid_version() -> str | None:
     return version("py3langid") if importlib.util.find_spec("py3langid") else None
 
 
-def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
-    """Returns the rule on languages; logs why and returns None if it cannot be applied."""
+def _language_rule(data: DataConfig, counts: Counter[str]) -> Callable[[str, str], bool] | None:
+    """Returns the rule on languages; logs why and returns None if it cannot be applied.
+
+    counts: receives "swapped", the number of pairs that are right in the other direction.
+    """
     if _py3langid_version() is None:
         log.info("languages are not checked without py3langid; install it with `pip install 'transformer-cli[clean]'`")
         return None
@@ -225,4 +229,10 @@ def _language_rule(data: DataConfig) -> Callable[[str, str], bool] | None:
         found = identifier.classify(sample)[0] if own in known else own
         return found != own and dict(identifier.rank(sample))[own] <= OWN_LANGUAGE_PROB[found == other]
 
-    return lambda one, other: is_wrong(one, source, target) or is_wrong(other, target, source)
+    def is_wrong_pair(one: str, other: str) -> bool:
+        if not (is_wrong(one, source, target) or is_wrong(other, target, source)):
+            return False
+        counts["swapped"] += not (is_wrong(other, source, target) or is_wrong(one, target, source))
+        return True
+
+    return is_wrong_pair

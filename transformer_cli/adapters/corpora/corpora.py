@@ -41,6 +41,7 @@ LEFT_OUT_FILE = "left-out.tsv.gz"
 MAX_EXAMPLES = 2
 MAX_SHOWN_CHARS = 50  # of each side of an example
 TARGET_HELD_OUT_PAIRS, MAX_HELD_OUT_SHARE = 1_000, 0.02  # of a held-out split
+MAX_SWAPPED_SHARE = 0.1  # of the training pairs; for more, a warning
 MIN_EXPECTED_PAIRS = 5  # in a held-out split; by chance, it is then empty for one text in 150
 MAX_SHARE_OF_SMALL_TEXT = 0.4
 MIN_PAIRS_FOR_TEST = 1_000  # a smaller text has no test split
@@ -185,6 +186,16 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
                     shown.add(pair[2].source)
                     log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_SHOWN_CHARS) for side in pair[:2]))
+    if changed["swapped"] > MAX_SWAPPED_SHARE * (n_pairs() - before):
+        _, source, target = counts["language"]["examples"][0]
+        log.warning(
+            "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); give them as a text "
+            "of their own, or, if one model is to learn both directions, leave language out of data.clean",
+            *(
+                100 * changed["swapped"] / (n_pairs() - before),
+                *(shorten(each, MAX_SHOWN_CHARS) for each in (source, target)),
+            ),
+        )
     if folder and not counts:
         (folder / LEFT_OUT_FILE).unlink()
     if shares:

@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.util
+import re
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -144,6 +145,19 @@ def test_clean_language_unknown_to_py3langid_is_not_checked(
     facts = clean_and_split(config(PLANTED["language"], source="xx", clean=["language"]), None)
     assert facts["left_out"]["language"]["pairs"] == 10  # those with Japanese on the English side
     assert caplog.messages[:1] == ["text in xx is not checked for its language: py3langid does not know it"]
+
+
+def test_clean_language_warns_of_text_whose_sides_are_swapped(
+    config: Callable[..., DataConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    swapped = [(f"<2de> {target}", source) for source, target in GOOD[50:100]]
+    facts = clean_and_split(config([*GOOD[:50], *swapped], clean=["language"]), None)
+    assert facts["swapped"] == facts["left_out"]["language"]["pairs"] > 40
+    (message,) = caplog.messages
+    assert re.match(r"(?:4\d|50) % of the pairs are left out because their sides are swapped \(such as <2de> ", message)
+    caplog.clear()
+    clean_and_split(config([*GOOD[:50], *swapped[:5]], clean=["language"]), None)
+    assert caplog.messages == []
 
 
 def test_clean_nothing_left_raises_with_the_reasons(config: Callable[..., DataConfig]) -> None:
