@@ -99,7 +99,7 @@ FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt",), _parse_text),
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _parse_html_file),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), parse_word, is_text=False),
-    "xliff": FileFormat((XLIFF,), (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
     "po": FileFormat((PO,), (".po", ".pot"), parse_po),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }

@@ -124,6 +124,7 @@ def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str)
 CODE_TAGS = ["<bpt id='1'/>", "<ept id='1'/>", "<bpt id='2'/>", "<ept id='2'/>"]
 PIECES = ["rot ", "hund ", "<g>", "</g>", "<x/>", *CODE_TAGS, "<it/>", ", ", "&amp; ", "12 ", "\n"]
 PIECES += ["&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;"]  # HTML as text
+CODES_OF_2 = ["<sc id='1'/>", "<ec startRef='1'/>", "<sm id='2' translate='no'/>", "<em startRef='2'/>"]
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from([turned, backwards]))
@@ -146,6 +147,15 @@ def test_xliff_inline_elements_appear_once_in_a_valid_order(pieces: list[str], t
             assert target.index(f"<bpt id='{code}'/>") < target.index(f"<ept id='{code}'/>")
     if translate is turned:
         assert target.swapcase().replace("&AMP;", "&amp;").lower() == source.lower()
+    source_2 = source.replace("g>", "pc>").replace("<x/>", "<ph/>")
+    for code, of_2 in zip(CODE_TAGS, CODES_OF_2, strict=True):
+        source_2 = source_2.replace(code, of_2)
+    found = translated(f"<segment><source>{source_2}</source></segment>", translate, HEAD_2, END_2)
+    target = found.partition("<target>")[2].removesuffix("</target></segment>")
+    assert sorted(re.findall("<[^>]*>", target)) == sorted(re.findall("<[^>]*>", source_2))
+    for start, end in zip(CODES_OF_2[::2], CODES_OF_2[1::2], strict=True):
+        if end in source_2:
+            assert target.index(start) < target.index(end)
 
 
 def test_xliff_keeps_its_declared_encoding() -> None:
