@@ -29,7 +29,7 @@ from transformer_cli.adapters.documents.translate import join_with_links
 from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
-from transformer_cli.adapters.terminology import glossary
+from transformer_cli.adapters.terminology import glossary, list_numbers
 from transformer_cli.adapters.terminology.annotations import missing_numbers
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
@@ -61,7 +61,8 @@ READ_IN = names(
     "adapters.documents.blocks adapters.documents.po adapters.documents.markup adapters.documents.parsed_file "
     "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff adapters.documents.xmltext "
     "adapters.interop.foreign adapters.serve.request_bodies adapters.terminology.annotations "
-    "adapters.terminology.glossary adapters.terminology.placeholders adapters.terminology.template_code "
+    "adapters.terminology.glossary adapters.terminology.list_numbers adapters.terminology.placeholders "
+    "adapters.terminology.template_code "
     "system.terminal text.alignment text.codec text.file_formats text.languages text.lines text.normalization "
     "text.sentences"
 )
@@ -295,6 +296,10 @@ READERS: dict[str, tuple[Reader, str]] = {
         "a |a b |Hund |a",
     ),
     "glossary.term_spans": (lambda text: glossary.term_spans(TERMS.find(text), text), "a |a b |a a |w1 w2 w3 |c"),
+    "list_numbers.with_list_numbers": (
+        lambda text: [*list_numbers.with_list_numbers(text.split("\n"))],
+        "1. a\n|1.1 a\n|\n|1. \n\n\n|i.\n|#\n",
+    ),
     "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
     "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (

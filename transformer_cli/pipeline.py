@@ -6,7 +6,7 @@ Normalisation takes placeholders out of a line; they are inserted into its trans
 protected spans, and requirements such as terms. Knows codecs, but no engine, run or file.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -126,6 +126,16 @@ class LineHook:
         """
         return ()
 
+    def with_list_numbers(
+        self, lines: Iterable[str], must_wait: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[str, str]]:
+        """Yield each line, and the number of a list with which it begins, which is copied unchanged; mostly "".
+
+        must_wait: whether the next line has not arrived yet. If reading raises a TfmError, the lines before it are
+        yielded first.
+        """
+        return ((line, "") for line in lines)
+
     def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
         """Returns what the translation of a line must contain; None: nothing.
 
@@ -190,40 +200,45 @@ class TextPipeline:
                 raise DataError(f"prefix: {token!r} is not in the model's vocabulary; leave it out")
         return tuple(prefix.ids)
 
-    def protected_spans(self, text: str) -> Sequence[Span]:
-        """Returns the spans of a text that are copied unchanged."""
-        return self.hook.protected_spans(text)
+    def protected_spans(self, text: str, list_number: str = "") -> Sequence[Span]:
+        """Returns the spans of a text that are copied unchanged. list_number: one with which it may begin."""
+        start = len(text) - len(text.lstrip())
+        if not list_number or not text.startswith(list_number, start):
+            return self.hook.protected_spans(text)
+        end = start + len(list_number)
+        return [(start, end), *(shift_span(each, end) for each in self.hook.protected_spans(text[end:]))]
 
     def encode(self, text: str, codec: Codec) -> EncodedText:
         """Encode a source, or a translation, with the codec of its side. Its placeholders have no tokens."""
         return codec.encode(text, self.protected_spans(text))
 
-    def line_encoder(self, remedy: str = TOO_LONG_REMEDY) -> LineEncoder:
+    def line_encoder(self, remedy: str = TOO_LONG_REMEDY, list_number: str = "") -> LineEncoder:
         """Returns the encoder of these settings. remedy: what errors tell the user to do."""
-        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_too_long, self.protected_spans, remedy)
+        protected = partial(self.protected_spans, list_number=list_number)
+        return LineEncoder(self.codecs.source, self.max_length, self.settings.on_too_long, protected, remedy)
 
-    def encode_text(self, text: str) -> InputLine:
+    def encode_text(self, text: str, list_number: str = "") -> InputLine:
         """Like `encode_line`, for a text that may have several lines. Its parts are the lines, or their sentences."""
         if "\n" not in text:
-            return self.encode_line(text)
+            return self.encode_line(text, list_number)
         if self.settings.n_best > 1:
             raise DataError("n_best takes single sentences, but the text has several lines; give each line by itself")
         parts, lines, start, was_too_long = list[InputLine](), list[str](), 0, False
-        for given in text.split("\n"):
-            line = self.encode_line(given.removesuffix("\r"))
+        for given, number in self.hook.with_list_numbers(text.split("\n")):
+            line = self.encode_line(given.removesuffix("\r"), number)
             parts += (replace(unit, start=start + unit.start) for unit in line.units)
             lines.append(line.sentence + "\r" * given.endswith("\r"))  # a line that is too long may be truncated
             start += len(lines[-1]) + 1
             was_too_long |= line.was_too_long
         return InputLine("\n".join(lines), NO_TOKENS, was_too_long, parts=parts)
 
-    def encode_line(self, text: str) -> InputLine:
-        """Encode a line, split into sentences if the settings say so.
+    def encode_line(self, text: str, list_number: str = "") -> InputLine:
+        """Encode a line, split into sentences if the settings say so. list_number: see `LineHook.with_list_numbers`.
 
         Raises DataError if it or the prefix is too long, or as `refuse_lone_surrogates` does.
         """
         refuse_lone_surrogates(text)
-        encoder = self.line_encoder()
+        encoder = self.line_encoder(list_number=list_number)
         line = encoder.split_sentences(text, self.language) if self.settings.split_sentences else encoder.encode(text)
         limit = max_target_tokens(self.settings, len(line.encoded), self.max_length)
         if line.encoded and len(self.prefix) > limit:

@@ -172,7 +172,7 @@ class Translator:
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
-        encoded = self._encode_lines(lines, first_line, name)
+        encoded = self._encode_lines(lines, first_line, name, must_wait)
         failure: TfmError | None = None
         while failure is None:
             pending: list[InputLine] = []
@@ -203,13 +203,21 @@ class Translator:
         self.engine.check_supported(self.settings)
         _ = self.pipeline.prefix
 
-    def _encode_lines(self, lines: Iterable[str], first_line: int, name: str) -> Iterator[InputLine]:
+    def _encode_lines(
+        self, lines: Iterable[str], first_line: int, name: str, must_wait: Callable[[], bool] = lambda: False
+    ) -> Iterator[InputLine]:
         """Yield each line, or text of several lines, encoded. Raises DataError with the line's number."""
-        for number, sentence in enumerate(lines, start=first_line):
-            if not isinstance(sentence, str):
-                raise ArgumentError(f"line {number}: {sentence!r}, where a str is wanted")
+
+        def checked() -> Iterator[str]:
+            for number, line in enumerate(lines, start=first_line):
+                if not isinstance(line, str):
+                    raise ArgumentError(f"line {number}: {line!r}, where a str is wanted")
+                yield line
+
+        numbered = self.pipeline.hook.with_list_numbers(checked(), must_wait)
+        for number, (sentence, list_number) in enumerate(numbered, start=first_line):
             try:
-                line = self.pipeline.encode_text(sentence)
+                line = self.pipeline.encode_text(sentence, list_number)
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line

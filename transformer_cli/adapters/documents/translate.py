@@ -124,7 +124,8 @@ def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Tra
         for (origin, _), translation in zip(spans, translations, strict=True)
         for each in ([translation] if translation.sentences is None else translation.sentences)
     ]
-    links: list[Link] = []
+    number = 0, len(text[: spans[0][0]].rstrip()) if spans else 0  # of a list, before the first part
+    links: list[Link] = [(number, number)] if number[1] else []
     for (start, each), first in zip(units, part_starts(translated, [each for _, each in units]), strict=True):
         fixed = [*each.placeholders, *((one, other) for one, other in each.terms if other)]
         found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, fixed)

@@ -15,7 +15,7 @@ from transformer_cli.adapters.serve.request_bodies import Limits, TranslateBody,
 from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
-from transformer_cli.text.alignment import Span
+from transformer_cli.text.alignment import Span, shift_span
 from transformer_cli.text.line_encoder import FindSpans, bounded_sentence_spans
 from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.text.sentences import join_translations
@@ -108,11 +108,14 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     refuse_over_limit(len(lines), limits.lines, "lines")
     if body.format not in (None, "", "text", "html"):
         raise DataError(f"{body.format[:50]} format is not supported")
+    numbered = translator.pipeline.hook.with_list_numbers(lines)
+    starts = [line.index(number) + len(number) for line, number in numbered]
     if body.split:
-        spans_of = _sentence_spans(lines, source, translator.pipeline.protected_spans, are_blocks=bool(documents))
+        protected = translator.pipeline.protected_spans
+        spans_of = _sentence_spans(lines, starts, source, protected, are_blocks=bool(documents))
         refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
-        spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
+        spans_of = [[(start, len(line.removesuffix("\r")))] for line, start in zip(lines, starts, strict=True)]
     return ParsedRequest(body, documents, lines_of, spans_of, translator.with_terms(body.glossary), source, confidence)
 
 
@@ -130,12 +133,18 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
     return queue.add(TranslationJob(translator, parsed.sentences, keys, body.split, body.n_glossary_characters))
 
 
-def _sentence_spans(lines: Sequence[str], language: str, protected: FindSpans, *, are_blocks: bool) -> list[list[Span]]:
-    """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long."""
+def _sentence_spans(
+    lines: Sequence[str], starts: Sequence[int], language: str, protected: FindSpans, *, are_blocks: bool
+) -> list[list[Span]]:
+    """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long.
+
+    starts: where the text of each line begins, after the number of a list.
+    """
     spans_of = []
-    for number, line in enumerate(lines, start=1):
+    for number, (line, start) in enumerate(zip(lines, starts, strict=True), start=1):
         is_refused = is_too_long(line) and not are_blocks
-        spans = [] if is_refused else bounded_sentence_spans(line, language, protected)
+        found = [] if is_refused else bounded_sentence_spans(line[start:], language, protected)
+        spans = [shift_span(each, start) for each in found]
         if is_refused or any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")
         spans_of.append(spans)

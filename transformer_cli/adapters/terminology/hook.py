@@ -5,7 +5,7 @@ the model does not know the terms as translations, and has written them next to 
 used, and the terms replace the words that are linked to them. Knows tokens, but no models.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transformer_cli.adapters.terminology.glossary import (
@@ -18,6 +18,7 @@ from transformer_cli.adapters.terminology.glossary import (
     spellings,
     term_spans,
 )
+from transformer_cli.adapters.terminology.list_numbers import with_list_numbers
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.pipeline import Draft, LineHook
@@ -54,6 +55,11 @@ class Terminology(LineHook):
 
     def protected_spans(self, text: str) -> Sequence[Span]:
         return self.finder.spans(text)
+
+    def with_list_numbers(
+        self, lines: Iterable[str], must_wait: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[str, str]]:
+        return with_list_numbers(lines, must_wait) if self.finder.builtin else super().with_list_numbers(lines)
 
     def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> "TermRequirements | None":
         normalized = encoded.normalized

@@ -21,7 +21,10 @@ BRACKET_PAIRS = {
 _MASK = "\ufdd1"  # a noncharacter, which stands for each character of code and messages while placeholders are found
 # For linear time, no two neighbouring parts repeat the same character: the digits after flags do not begin with 0.
 _FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
-_BULLET = r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\d{1,3}\)|\[[ xX]\])"  # of a list, a heading or a quote
+_BULLET = (  # of a list, a heading, a quote or a paragraph of a law: -, ##, (1), iv), aa), 1.2), [1], § 5
+    r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\[(?:\d{1,3}|[ xX])\]|\((?:\d{1,3}|[ivx]{2,5}|[IVX]{2,5}|[a-zA-Z])\)"
+    r"|(?:\d{1,3}(?:\.\d{1,3}){0,5}\.?|[ivx]{2,5}|[IVX]{2,5}|[a-zA-Z]|[a-z]{2})\)|§{1,2}\s?\d{1,4}[a-z]?)"
+)
 _URL_CHAR = r"[^\s<>\"()“”„«»‹›（）「」『』【】《》〈〉。，、；]"
 _URL_BRACKETS = rf"\({_URL_CHAR}*\)"
 _ESC = r"(?:\x1b|\\(?:0?33|e|x1[bB]|u001[bB]))"  # the character, or an escape in source code
@@ -37,7 +40,7 @@ PLACEHOLDERS = re.compile(
     rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
     r"|(?<![\d%])%s(?=[^\W\d_])"  # %sam Strand
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
-    rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s+\S)"
+    rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s|\Z)"
     rf"|\b(?:[a-zA-Z][a-zA-Z+.-]{{1,20}}://|www\.)(?:{_URL_CHAR}|{_URL_BRACKETS})*"  # URLs, without final punctuation
     rf"(?:(?![.,;:!?…'‘’‚\]}}*`]){_URL_CHAR}|{_URL_BRACKETS})"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"

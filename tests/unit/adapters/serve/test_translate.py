@@ -43,6 +43,18 @@ def test_translate_text_returns_text_and_list_returns_list(served: Running, expe
         assert post("/translate", q=q, source="de", target="en", format="text").body == {"translatedText": answer}
 
 
+def test_translate_keeps_list_numbers(served: Running, expected: list[str]) -> None:
+    one, _, other = expected
+    q = f"1. {LINES[0]}\n\n2. {LINES[2]}"
+    answer = served.post("/translate", q=q, source="de", target="en", sentences=True).body
+    assert answer["translatedText"] == f"1. {one}\n\n2. {other}"
+    assert [(each["start"], each["source"]) for each in answer["sentences"]] == [(3, LINES[0]), (3, LINES[2])]
+    html = served.post(
+        "/translate", q=f"<p><b>IV.</b> {LINES[0]}<p>V. {LINES[2]}", source="de", target="en", format="html"
+    )
+    assert html.body == {"translatedText": f"<p><b>IV.</b> {one}<p>V. {other}"}
+
+
 def test_translate_multipart_form_is_read(served: Running, expected: list[str]) -> None:
     fields = {"q": LINES[0], "source": "de", "target": "en"}
     body = "".join(
