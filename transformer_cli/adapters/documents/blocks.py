@@ -6,6 +6,7 @@ byte. Knows characters and tokens, but no formats, files or models.
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -54,6 +55,11 @@ class InlineElement:
     """the white space before it"""
     after: str = ""
     """the white space after it"""
+
+    @property
+    def is_break(self) -> bool:
+        """Whether it is proportional and stands for a space: the end of a line or cue, which are not left empty."""
+        return self.is_proportional and self.start < self.end
 
     @property
     def placeholder(self) -> Placeholder:
@@ -112,6 +118,17 @@ class Block:
         """Whether an element keeps its source words, since the translation has no word left for it."""
         text, links = self.restore_whitespace(text, links)
         return any(_elements_without_words(self, _place_elements(self, text, links)))
+
+    def has_empty_line(self, text: str, links: Sequence[Link]) -> bool:
+        """Whether the last lines or cues of the translation are empty, since it has fewer words than these."""
+        if not any(each.is_break for each in self.elements):
+            return False
+        text, links = self.restore_whitespace(text, links)
+        spans, last = _place_elements(self, text, links), len(text.rstrip())
+        return any(
+            each.is_break and each.end < self.elements[each.parent].end and start >= min(last, spans[each.parent][1])
+            for each, (start, _) in zip(self.elements, spans, strict=True)
+        )
 
 
 class Unescaped(str):
@@ -375,6 +392,8 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
     cuts = sorted({*text_spaces, *((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))})
     spans: list[Span] = []
     taken: list[set[int]] = [set() for _ in block.elements]  # words of each element that its children have
+    n_breaks = Counter(each.parent for each in block.elements if each.is_break)  # in each element; those to come
+    last_breaks: dict[int, int] = {}  # the end of the last one in each element
     for index, each in enumerate(block.elements):
         if each.parent < 0:
             spans.append((0, len(text)))
@@ -385,10 +404,17 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
             outer, (first, last) = (begin, finish), (begin, finish + growth)
         if each.is_proportional:
             share = (each.start - outer[0]) / max(1, outer[1] - outer[0])
-            cut = _nearest_cut(cuts, (first, last), first + share * (last - first))
+            wanted = first + share * (last - first)
             if each.start <= outer[0]:  # it may be in the white space before all words
                 cut = first - outer[0] + each.start, first - outer[0] + min(each.end, outer[0])
-            spans.append(cut if each.start < each.end else (cut[0], cut[0]))
+            elif each.is_break:
+                n_breaks[each.parent] -= 1
+                within = last_breaks.get(each.parent, first), last
+                cut = _nearest_cut(cuts, within, wanted, n_breaks[each.parent])
+                last_breaks[each.parent] = cut[1]
+            else:
+                cut = _nearest_cut(cuts, (first, last), wanted)
+            spans.append(cut if each.is_break else (cut[0], cut[0]))
             continue
         if each.start <= outer[0]:
             target = first - outer[0] + each.start
@@ -439,7 +465,8 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
 
 
 def _is_spaceless_at(text: str, offset: int) -> bool:
-    return is_spaceless(text[offset - 1]) and is_spaceless(text[offset : offset + 1])
+    following = text[offset : offset + 1]
+    return is_spaceless(text[offset - 1]) and is_spaceless(following) and following not in CLOSING_MARKS
 
 
 def _shift_with_space(space: Span, offset: int, new_space: Span, now: int) -> int:
@@ -448,13 +475,17 @@ def _shift_with_space(space: Span, offset: int, new_space: Span, now: int) -> in
     return new_space[0] + offset - space[0] if is_equal else now
 
 
-def _nearest_cut(cuts: Sequence[Span], within: Span, wanted: float) -> Span:
-    """Returns the cut (a place for a line break) in a span nearest to an offset, or else the end. cuts: sorted."""
-    if wanted >= within[1]:
+def _nearest_cut(cuts: Sequence[Span], within: Span, wanted: float, n_after: int = 0) -> Span:
+    """Returns the cut (a place for a line break) in a span nearest to an offset, or else the end. cuts: sorted.
+
+    n_after: how many cuts it leaves after it, if there are enough.
+    """
+    first, stop = bisect_left(cuts, (within[0] + 1, 0)), bisect_left(cuts, within[1], key=lambda cut: cut[1])
+    if wanted >= within[1] or first >= stop:
         return within[1], within[1]
-    after = bisect_left(cuts, (wanted, wanted))
-    near = [each for each in cuts[max(0, after - 1) : after + 1] if within[0] < each[0] and each[1] < within[1]]
-    return min(near, key=lambda each: abs(sum(each) / 2 - wanted), default=(within[1], within[1]))
+    last, after = max(first, stop - 1 - n_after), bisect_left(cuts, (wanted, wanted))
+    near = [cuts[min(max(first, index), last)] for index in (after - 1, after)]
+    return min(near, key=lambda each: abs(sum(each) / 2 - wanted))
 
 
 def _longest_linked_spans(block: Block, links: Sequence[Link]) -> list[Span]:

@@ -86,6 +86,7 @@ def to_check(
     found = {
         **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
         "the place of a tag is missing": block.has_unplaced_element(text, links),
+        "a line or cue is empty": block.has_empty_line(text, links),
         "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],
     }
     return [what for what, is_found in found.items() if is_found]

@@ -62,6 +62,21 @@ def test_subtitles_words_are_divided_among_cues_in_proportion() -> None:
     assert translated(stray, lambda block: (block.text, [])) == stray
 
 
+@pytest.mark.parametrize(
+    ("translation", "cues"),
+    [
+        ("A man falls asleep.", ("A", "man", "falls", "asleep.")),
+        ("A man is just falling asleep.", ("A man is", "just", "falling", "asleep.")),
+        ("He sleeps.", ("He", "sleeps.", "", "")),
+        ("他在睡觉。", ("他", "在", "睡", "觉。")),
+    ],
+)
+def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str, cues: tuple[str, ...]) -> None:
+    opened = parse_subtitles(srt("Ein Mann", "schläft", "gerade", "ein.").encode(), ("de", "en"))
+    assert opened.render([(translation, [])]).decode() == srt(*cues)
+    assert opened.blocks[0].has_empty_line(translation, []) == ("" in cues)
+
+
 LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<i>", "</i>", "- ", "{\\an8}", "\r\n"]
 
 
