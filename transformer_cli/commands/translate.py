@@ -89,6 +89,12 @@ def translate(
     fuzzy: Annotated[bool, options.Output(
         "--fuzzy", help="In a catalogue (.po), flag translated messages as fuzzy, so that msgfmt leaves them out until "
         "someone has checked them. Otherwise a comment marks them as machine translation.")] = False,
+    renew: Annotated[bool, options.Input(
+        "--renew", help="In catalogues and XLIFF, also replace machine translations that nobody has touched. In XLIFF, "
+        "those of other engines look the same.")] = False,
+    any_language: Annotated[bool, options.Input(
+        "--any-language", help="Translate catalogues and XLIFF files even if they name other languages than those of "
+        "the run.")] = False,
     as_json: options.AsJsonLines = False,
 ) -> None:  # fmt: skip
     """Translate sentences, files and documents.
@@ -114,8 +120,11 @@ def translate(
         if given := [name for name, is_given in {**line_options, **sentence_options}.items() if is_given]:
             why = "" if text_format or folder else " (by the file's name)"
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
-    if fuzzy and not folder and form != "po":
-        raise typer.BadParameter("--fuzzy marks messages of a catalogue; leave it out, or name a .po file with --input")
+    of_formats = {"fuzzy": fuzzy, "renew": renew, "any_language": any_language}
+    for name in (name for name, is_given in of_formats.items() if is_given and not folder):
+        if name not in FORMATS[form].settings:
+            formats = " and ".join(each for each, one in FORMATS.items() if name in one.settings)
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is for {formats}; leave it out, or name such a file")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
     if folder and output in (None, STDIO):
@@ -162,7 +171,7 @@ def translate(
         prefix=options.require_utf8(prefix, "--prefix"),
         split_sentences=split_sentences,
         protect=protect,
-        fuzzy=fuzzy,
+        **of_formats,
         glossary=read_glossary(glossary, translator.run.config.data),
         protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )
@@ -195,9 +204,7 @@ def _open_report(path: Path | None) -> Iterator[AddRow]:
         def add_row(*cells: str) -> None:
             if out:
                 row = "\t".join(cell.translate(CELL_BREAKS) for cell in (*cells, *EMPTY_CELLS[len(cells) :]))
-                print(
-                    row.encode(errors="replace").decode(), file=out
-                )  # a name of a file may have bytes that are no text
+                print(row.encode(errors="replace").decode(), file=out)  # names of files may have bytes that are no text
 
         add_row(*REPORT_COLUMNS)
         try:

@@ -564,6 +564,10 @@ class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     """word or phrase → its fixed translation, as from `api.read_glossary`"""
     fuzzy: bool = False
     """flag translated messages of a catalogue as fuzzy, instead of a comment that names machine translation"""
+    renew: bool = False
+    """in catalogues and XLIFF, replace machine translations that nobody has touched"""
+    any_language: bool = False
+    """translate catalogues and XLIFF even if they name languages other than the run's"""
 
     @property
     def rows_per_sentence(self) -> int:

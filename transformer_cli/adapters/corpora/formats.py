@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
-from transformer_cli.adapters.corpora.po import parse_messages, po_encoding, unescape
+from transformer_cli.adapters.corpora.po import header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, is_untranslated_copy, xliff_version
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
@@ -505,8 +505,7 @@ def _read_po(path: Path) -> Iterator[_TranslatedText]:
         sources = [strings[key] for key in ("msgid", "msgid_plural") if key in strings]
         targets = [text for key, text in strings.items() if key.startswith("msgstr")]
         if sources == [""]:
-            header = dict(line.partition(":")[::2] for line in targets[0].split("\n"))
-            languages = header.get("X-Source-Language", "").strip(), header.get("Language", "").strip()
+            languages = header_languages(targets[0])
             continue
         why = UNCONFIRMED if each.is_by_machine else PLURAL_FORMS if len(sources) != len(targets) else ""
         why = "fuzzy" if each.is_fuzzy else why

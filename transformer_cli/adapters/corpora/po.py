@@ -77,6 +77,12 @@ def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
     yield message
 
 
+def header_languages(header: str) -> tuple[str, str]:
+    """Returns the source and the target language that a header names, or ""."""
+    fields = dict(line.partition(":")[::2] for line in header.split("\n"))
+    return fields.get("X-Source-Language", "").strip(), fields.get("Language", "").strip()
+
+
 def po_encoding(content: bytes, where: str = "") -> str:
     """Returns the encoding that a catalogue declares; UTF-8 if it declares no known one.
 

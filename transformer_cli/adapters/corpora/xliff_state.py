@@ -19,6 +19,8 @@ UNFINISHED = {  # attribute → prefixes of its values (XLIFF 1.2, 2.3; XLIFF 2.
     "subState": ("poedit:fuzzy",),  # Poedit's, with the state "translated"
 }
 MT_STATE = {"state": "needs-review-translation", "state-qualifier": "mt-suggestion"}  # of a target (XLIFF 1.2, 2.3)
+MT_SEGMENT = {"conf": "Draft", "origin": "mt"}  # of Trados' <sdl:seg>
+UNTOUCHED = ("NotStarted", "MachineTranslated")  # memoQ's status
 MT_STATE_2 = {"state": "initial", "subState": "tfm:mt"}  # of a segment of XLIFF 2
 COPY_STATES = ("", "new", "needs-translation", "initial")  # of a target that tools may have filled with its source
 
@@ -54,7 +56,7 @@ def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
     attributes: those of the unit (XLIFF 2: the segment), the target and Trados' <sdl:seg> together, with or without
     namespaces.
     """
-    attributes = {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}
+    attributes = _without_namespaces(attributes)
     found = {name: attributes[name] in values for name, values in CONFIRMED.items() if name in attributes}
     if by_tools := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
         return all(by_tools)
@@ -69,3 +71,18 @@ def is_untranslated_copy(attributes: Mapping[str, str]) -> bool:
     """
     is_own = attributes.get("subState") == MT_STATE_2["subState"]
     return attributes.get("state", "") in COPY_STATES and not is_own and not is_confirmed(attributes)
+
+
+def is_untouched_suggestion(attributes: Mapping[str, str]) -> bool:
+    """Whether a target is a machine translation that nobody has touched: ours, or one that is marked in the same way.
+
+    attributes: see `is_confirmed`.
+    """
+    attributes = _without_namespaces(attributes)
+    marks = MT_SEGMENT if "conf" in attributes else MT_STATE_2 if "subState" in attributes else MT_STATE
+    is_marked = marks.items() <= attributes.items() and "origin-system" not in attributes  # Trados names other engines
+    return is_marked and attributes.get("status", UNTOUCHED[0]) in UNTOUCHED and not is_confirmed(attributes)
+
+
+def _without_namespaces(attributes: Mapping[str, str]) -> dict[str, str]:
+    return {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}

@@ -34,10 +34,12 @@ class FileFormat:
     names: tuple[str, ...]
     """its name for users, then others that `detect_format` returns"""
     suffixes: tuple[str, ...]
-    parse: Callable[[bytes, LanguagePair], ParsedFile]
+    parse: Callable[..., ParsedFile]
     """raises DataError, without the file's name, if the content is not in this format"""
     is_text: bool = True
     """whether it can be printed"""
+    settings: tuple[str, ...] = ()
+    """names of TranslationSettings that `parse` takes, too"""
 
 
 def read_content(path: Path, file_format: FileFormat) -> bytes:
@@ -99,8 +101,13 @@ FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt",), _parse_text),
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _parse_html_file),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), parse_word, is_text=False),
-    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
-    "po": FileFormat((PO,), (".po", ".pot"), parse_po),
+    "xliff": FileFormat(
+        (XLIFF,),
+        (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"),
+        parse_xliff,
+        settings=("renew", "any_language"),
+    ),
+    "po": FileFormat((PO,), (".po", ".pot"), parse_po, settings=("fuzzy", "renew", "any_language")),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }
 

@@ -1,8 +1,8 @@
 """Parses gettext catalogues (.po, .pot): messages without a translation are blocks, which become their `msgstr`.
 
 A line before each of these messages marks it as a machine translation. Tags such as <b> go with their words. Existing
-translations stay, including fuzzy ones. Plural forms stay empty unless the header (Plural-Forms) says that there is
-only one, or one for each of msgid and msgid_plural.
+translations stay, including fuzzy ones; only those with this mark can be renewed. Plural forms stay empty unless the
+header (Plural-Forms) says that there is only one, or one for each of msgid and msgid_plural.
 """
 
 import re
@@ -10,10 +10,25 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from transformer_cli.adapters.corpora.po import MACHINE_COMMENT, Message, parse_messages, po_encoding, unescape
+from transformer_cli.adapters.corpora.po import (
+    FUZZY_FLAG,
+    MACHINE_COMMENT,
+    Message,
+    header_languages,
+    parse_messages,
+    po_encoding,
+    unescape,
+)
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
+from transformer_cli.adapters.documents.parsed_file import (
+    LINE,
+    NO_LETTER,
+    LanguagePair,
+    ParsedFile,
+    decode_text,
+    refuse_other_languages,
+)
 from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 
 _MESSAGE_PART = re.compile(
@@ -29,8 +44,14 @@ _PLURAL_RULES = {  # of a header → the strings that the plural forms translate
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
-def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMENT) -> ParsedFile:
-    """Parse the messages of a catalogue. mark: the line for a translated message. Raises DataError for other files."""
+def parse_po(
+    content: bytes, languages: LanguagePair, *, fuzzy: bool = False, renew: bool = False, any_language: bool = False
+) -> ParsedFile:
+    """Parse the messages of a catalogue. fuzzy, renew, any_language: see `TranslationSettings`.
+
+    Raises DataError for other files, and for other languages.
+    """
+    mark = FUZZY_FLAG if fuzzy else MACHINE_COMMENT
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
@@ -39,8 +60,10 @@ def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMEN
         if message.strings and not any(message.strings.get("msgid", ())):  # the header
             header = "".join(message.strings.get("msgstr", ()))
             plural_forms = next((forms for rule, forms in _PLURAL_RULES.items() if rule.search(header)), ())
+            if not any_language:
+                refuse_other_languages(header_languages(unescape(header, encoding)), languages)
         if message.msgstr_lines:
-            _add_message(build, message, kept, encoding, mark, plural_forms)
+            _add_message(build, message, kept, encoding, mark, plural_forms, renew=renew)
         else:
             build.end_block(*message.lines_before)
     build.end_block()
@@ -48,19 +71,29 @@ def parse_po(content: bytes, languages: LanguagePair, mark: str = MACHINE_COMMEN
 
 
 def _add_message(
-    build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str, plural_forms: Sequence[str]
+    build: Builder,
+    message: Message,
+    kept: Counter[str],
+    encoding: str,
+    mark: str,
+    plural_forms: Sequence[str],
+    *,
+    renew: bool,
 ) -> None:
     """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate.
 
-    plural_forms: the strings that they translate; empty if it is not known.
+    plural_forms: the strings that they translate; empty if it is not known. renew: replace machine translations.
     """
     before, lines, is_plural = message.lines_before, message.msgstr_lines, "msgid_plural" in message.strings
     sources = ["".join(message.strings.get(each, "")) for each in (plural_forms if is_plural else ["msgid"])]
     targets = [n for n, line in enumerate(lines) if line.lstrip().startswith("msgstr")]
     # msgctxt, msgid or, directly before them, the previous msgid
     start = next((n for n, line in enumerate(before) if line.lstrip().startswith(("msg", "#|"))), 0)
-    is_new = all(sources) and len(sources) == len(targets) and not message.is_translated
-    marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new else []
+    old = [unescape("".join(texts), encoding) for key, texts in message.strings.items() if key.startswith("msgstr")]
+    is_kept = message.is_translated and not (renew and message.is_by_machine and not message.is_fuzzy)
+    is_new = all(sources) and len(sources) == len(targets) and not is_kept
+    is_marked = message.is_by_machine and mark == MACHINE_COMMENT
+    marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new and not is_marked else []
     build.end_block(*before[:start], *marks, *before[start:])
     if not is_new:
         reason = "plural forms" if not message.is_translated else "fuzzy" if message.is_fuzzy else "already translated"
@@ -68,7 +101,7 @@ def _add_message(
         build.end_block(*lines)
         return
     for form, (source, (first, last)) in enumerate(zip(sources, pairwise([*targets, len(lines)]), strict=True)):
-        build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural)
+        build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural, replaced=old[form])
         end = lines[last - 1][len(lines[last - 1].rstrip()) :]
         line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
         build.end_block(lines[first][: lines[first].index('"') + 1])

@@ -4,14 +4,11 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
-from transformer_cli.adapters.corpora.po import FUZZY_FLAG
 from transformer_cli.adapters.documents.blocks import Block, Place
 from transformer_cli.adapters.documents.files import FORMATS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.terminology import annotations
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, part_starts
@@ -61,10 +58,8 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
-    parse = FORMATS[file_format].parse
-    if file_format == "po" and translator.settings.fuzzy:
-        parse = partial(parse_po, mark=FUZZY_FLAG)
-    parsed = parse(content, (data.source, data.output_language))
+    options = {name: getattr(translator.settings, name) for name in FORMATS[file_format].settings}
+    parsed = FORMATS[file_format].parse(content, (data.source, data.output_language), **options)
     found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters
     for block, (text, _) in zip(parsed.blocks, found, strict=True):
@@ -87,6 +82,7 @@ def to_check(
         **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
         "the place of a tag is missing": block.has_unplaced_element(text, links),
         "a line or cue is empty": block.has_empty_line(text, links),
+        "a machine translation was replaced": block.place.replaced not in ("", text),
         "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],
     }
     return [what for what, is_found in found.items() if is_found]

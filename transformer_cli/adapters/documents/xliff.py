@@ -6,27 +6,25 @@ target, in a valid order. The state of the target says that it is machine transl
 """
 
 import html
-import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from transformer_cli.adapters.corpora.xliff_state import (
+    MT_SEGMENT,
     XLIFF_1,
     XLIFF_2,
     XliffVersion,
+    is_untouched_suggestion,
     is_untranslated_copy,
     xliff_version,
 )
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
+from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile, refuse_other_languages
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
-from transformer_cli.text.normalization import primary_subtag
-
-log = logging.getLogger(__name__)
 
 _PREFIXES = {
     **{f"urn:oasis:names:tc:xliff:document:{version}": "" for version in ("1.1", "1.2", "2.0", "2.1", "2.2")},
@@ -51,14 +49,18 @@ _Range = tuple[int, int]
 """The indices of the start and end event of an element"""
 
 
-def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Parse the segments of a file. Raises DataError if it is not XLIFF 1.2, 2.0 or 2.1."""
+def parse_xliff(
+    content: bytes, languages: LanguagePair, *, renew: bool = False, any_language: bool = False
+) -> ParsedFile:
+    """Parse the segments of a file. renew, any_language: see `TranslationSettings`.
+
+    Raises DataError if it is not XLIFF 1.2, 2.0 or 2.1, or for other languages.
+    """
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
     translates, spaces = [True], [""]  # of the open elements
-    other_languages: list[LanguagePair] = []  # of <file> elements, where they differ from the run's
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start":
             if event.name != "xliff":
@@ -76,13 +78,12 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
         if unit or (event.kind == "start" and event.name == version.unit):
             unit.append(event)
             if event.kind == "end" and event.name == version.unit:
-                _add_unit(build, unit, kept, version, is_translated=translates[-1])
+                _add_unit(build, unit, kept, version, is_translated=translates[-1], renew=renew)
                 unit = []
         elif event.kind == "start" and event.name == version.with_languages:
             codes = [event.attributes.get(name) for name in (version.source_language, version.target_language)]
-            file_languages = codes[0] or languages[0], codes[1] or languages[1]
-            if [*map(primary_subtag, file_languages)] != [*map(primary_subtag, languages)]:
-                other_languages.append(file_languages)
+            if not any_language:
+                refuse_other_languages((codes[0] or "", codes[1] or ""), languages)
             if not codes[1]:
                 without_target.append((len(build.document.parts), event.raw))
             build.end_block(event.raw)
@@ -95,14 +96,17 @@ def parse_xliff(content: bytes, languages: LanguagePair) -> ParsedFile:
     if version is XLIFF_1 or build.document.blocks or kept[NO_LETTER]:  # XLIFF 2 allows it only if there are targets
         for index, raw in without_target:
             build.document.parts[index] = _set_attributes(raw, {version.target_language: languages[1]})
-    if other_languages:
-        what = "the file asks for a translation from %.40r to %.40r, but the run translates from %r to %r"
-        log.warning(what, *other_languages[0], *languages)
     return ParsedFile([build.document], encode, kept)
 
 
 def _add_unit(
-    build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], version: XliffVersion, *, is_translated: bool
+    build: Builder,
+    unit: Sequence[XmlEvent],
+    kept: Counter[str],
+    version: XliffVersion,
+    *,
+    is_translated: bool,
+    renew: bool,
 ) -> None:
     """Add a unit, with targets for the segments that need a translation."""
     attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
@@ -123,10 +127,12 @@ def _add_unit(
     segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
     states = {each.attributes.get("id", ""): each.attributes for each in segs}
     attributes = {**attributes, **unit[target[0]].attributes}
-    sources = _segments(unit, seg_source) if seg_source else {}
-    if seg_source and sources and not _segments(unit, target) and _needs_translation(unit, source, target, attributes):
+    sources, unsegmented = _segments(unit, seg_source) if seg_source else {}, ""
+    is_unsegmented = seg_source and sources and not _segments(unit, target)
+    if is_unsegmented and _needs_translation(unit, source, target, attributes, renew=renew):
         inside = {index for start, end in sources.values() for index in range(start + 1, end)}
         empty = [unit[index] for index in range(seg_source[0] + 1, seg_source[1]) if index not in inside]
+        unsegmented = _other_text(unit, target, source)
         unit = [*unit[: target[0] + 1], *empty, *unit[target[1] :]]
         target = target[0], target[0] + len(empty) + 1
     targets = _segments(unit, target) if sources else {}
@@ -136,7 +142,7 @@ def _add_unit(
     to_translate = {
         name: span for name, span in targets.items()
         if name in sources and name not in locked
-        and _needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})})
+        and _needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})}, renew=renew)
     }  # fmt: skip
     kept["locked"] += len(locked)
     kept["already translated"] += len(targets.keys() - to_translate.keys() - locked)
@@ -159,12 +165,13 @@ def _add_unit(
         raws[marked] = _set_attributes(raws[marked], version.mt_state)
     for index, each in enumerate(unit):
         if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in to_translate:
-            raws[index] = _set_attributes(each.raw, {"conf": "Draft", "origin": "mt"})
+            raws[index] = _set_attributes(each.raw, MT_SEGMENT)
     last = 0
     for name, (start, end) in to_translate.items():
         build.end_block(*raws[last : start + 1])
         segment = name or attributes.get("segment")
-        build.place = replace(place, part=f", segment {segment}" if segment else "")
+        replaced = _other_text(unit, (start, end), sources[name]) or unsegmented
+        build.place = replace(place, part=f", segment {segment}" if segment else "", replaced=replaced)
         kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
         last = end
     build.end_block(*raws[last:])
@@ -240,6 +247,12 @@ def _child(unit: Sequence[XmlEvent], name: str) -> _Range | None:
     return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
+def _other_text(unit: Sequence[XmlEvent], target: _Range, source: _Range) -> str:
+    """Returns the text of a target, or "" if it equals that of its source."""
+    text, copy = ("".join(each.text for each in unit[start + 1 : end]) for start, end in (target, source))
+    return text if text != copy else ""
+
+
 def _segments(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:
     """Returns the spans of the segments in an element by their `mid`."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
@@ -247,12 +260,18 @@ def _segments(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:
     return {unit[start].attributes.get("mid", ""): (start, end) for start, end in found if unit[start].name == "mrk"}
 
 
-def _needs_translation(unit: Sequence[XmlEvent], source: _Range, target: _Range, attributes: Mapping[str, str]) -> bool:
-    """Whether a target is empty or an unconfirmed copy of its source. attributes: see `is_confirmed`."""
+def _needs_translation(
+    unit: Sequence[XmlEvent], source: _Range, target: _Range, attributes: Mapping[str, str], *, renew: bool
+) -> bool:
+    """Whether a target is empty, an unconfirmed copy of its source, or, with `renew`, an untouched machine translation.
+
+    attributes: see `is_confirmed`.
+    """
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     is_equal = [each.raw for each in one] == [each.raw for each in other]
-    return not has_content or (is_equal and is_untranslated_copy(attributes))
+    is_renewed = renew and is_untouched_suggestion(attributes)
+    return not has_content or is_renewed or (is_equal and is_untranslated_copy(attributes))
 
 
 def _set_attributes(tag: str, attributes: Mapping[str, str]) -> str:

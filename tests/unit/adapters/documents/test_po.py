@@ -1,5 +1,6 @@
 """Messages of a catalogue without a translation get one; everything else stays byte for byte."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,9 @@ def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_pa
         {"corpus": "files", "source": "en", "target": "de", "files": {"train": "x", "valid": "y"}}
     )
     old, path, left_out = f'{HEADER.replace("en", "de", 1)}msgid "b"\nmsgstr "B"\n\n', tmp_path / "a.po", list[str]()
-    opened = parse_po(f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode(), ("en", "de"), mark)
+    opened = parse_po(
+        f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode(), ("en", "de"), fuzzy=mark == FUZZY_FLAG
+    )
     path.write_bytes(opened.render([("A", [])]))
     assert path.read_text(encoding="utf-8") == f'{old}#: a.c\n{mark}\nmsgctxt "x"\nmsgid "a"\nmsgstr "A"\n'
     assert [pair[:2] for pair in read_texts([path], data, lambda why, *_: left_out.append(why))] == [("b", "B")]
@@ -110,6 +113,46 @@ def test_po_mark_stands_before_the_previous_msgid() -> None:
     before, after = "#: a.c:1\n#, c-format\n", '#| msgid "hunde"\nmsgid "hund"\nmsgstr ""\n'
     written = parse_po((before + after).encode(), ("de", "en")).render([("dog", [])]).decode()
     assert written == before + MARK + after.replace('""', '"dog"')
+
+
+@pytest.mark.parametrize(
+    ("message", "is_renewed"),
+    [
+        ('# machine translation\nmsgid "hund"\nmsgstr ""\n"do"\n"g"\n', True),
+        ('#: a.c\n# machine translation\n#, c-format\nmsgctxt "x"\nmsgid "hund"\nmsgstr "dog"\n', True),
+        (f'{MARK}msgid "hund"\nmsgid_plural "hund"\nmsgstr[0] "dog"\nmsgstr[1] "dog"\n', True),
+        ('# machine translation\n#, fuzzy\nmsgid "hund"\nmsgstr "dog"\n', False),
+        ('#, fuzzy\nmsgid "hund"\nmsgstr "dog"\n', False),
+        ('msgid "hund"\nmsgstr "dog"\n', False),
+    ],
+)
+def test_po_renews_only_its_own_translations(message: str, is_renewed: bool) -> None:
+    header = HEADER.replace("\n\n", '\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n')
+    expected = message.replace('""\n"do"\n"g"', '"dog"').replace("dog", "HUND") if is_renewed else message
+    opened = parse_po((header + message).encode(), ("de", "en"), renew=True)
+    assert [block.place.replaced for block in opened.blocks] == ["dog"] * expected.count("HUND")
+    assert opened.render([turned(block) for block in opened.blocks]).decode() == header + expected
+    assert translated(header + message) == header + message.replace(MARK, "")
+
+
+@pytest.mark.parametrize(
+    ("header", "is_refused"),
+    [
+        ("Language: fr", True),
+        ("Language: en_GB", False),
+        ("Language: eng@quot", False),
+        ("Language: ", False),
+        ("Language: en\\nX-Source-Language: it", True),
+        ("Language: en_US.UTF-8\\nX-Source-Language: de-CH", False),
+        ("X-Generator: x", False),
+    ],
+)
+def test_po_of_other_languages_is_refused(header: str, is_refused: bool) -> None:
+    content = f'msgid ""\nmsgstr ""\n"{header}\\n"\n\nmsgid "hund"\nmsgstr ""\n'.encode()
+    assert len(parse_po(content, ("de", "en"), any_language=True).blocks) == 1
+    refusal = pytest.raises(DataError, match="but the run translates from de to en; use another")
+    with refusal if is_refused else nullcontext():
+        parse_po(content, ("de", "en"))
 
 
 def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
@@ -142,7 +185,7 @@ def test_po_messages_without_a_letter_are_copied_and_counted() -> None:
 def test_po_keeps_its_declared_encoding() -> None:
     text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Ärger"\nmsgstr '
     assert translated(text + '""\n', "latin-1") == text + '"äRGER"\n'
-    opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
+    opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"), any_language=True)
     with pytest.raises(DataError, match="'ł' cannot be written in iso8859-1; save the document in UTF-8"):
         opened.render([("złość", [])])
 

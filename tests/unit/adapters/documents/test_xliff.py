@@ -1,6 +1,7 @@
 """Segments of XLIFF get targets; those that people have translated stay, and each inline element appears once."""
 
 import re
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -243,26 +244,55 @@ def test_xliff_2_names_its_target_language_once_it_has_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("languages", "becomes", "said"),
+    ("languages", "becomes", "asked"),
     [
-        ("source-language='de-DE' target-language='EN'", "", []),
-        ("source-language='de-DE'", ' target-language="en"', []),
-        (
-            "source-language='fr'",
-            ' target-language="en"',
-            ["from 'fr' to 'en', but the run translates from 'de' to 'en'"],
-        ),
-        (
-            "source-language='en' target-language='de'",
-            "",
-            ["from 'en' to 'de', but the run translates from 'de' to 'en'"],
-        ),
+        ("source-language='de-DE' target-language='EN'", "", ""),
+        ("source-language='de-DE'", ' target-language="en"', ""),
+        ("source-language='fr'", ' target-language="en"', "from fr to en"),
+        ("source-language='en' target-language='de'", "", "from en to de"),
     ],
 )
-def test_xliff_of_other_languages_warns_once(
-    languages: str, becomes: str, said: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_xliff_of_other_languages_is_refused(languages: str, becomes: str, asked: str) -> None:
     file = f"<file {languages}{{}}><body/></file>" * 2
     text = f"{HEAD.partition('<file')[0]}{file}</xliff>"
-    assert parse_xliff(text.format("", "").encode(), ("de", "en")).render([]).decode() == text.format(becomes, becomes)
-    assert caplog.messages == [f"the file asks for a translation {each}" for each in said]
+    found = parse_xliff(text.format("", "").encode(), ("de", "en"), any_language=True).render([]).decode()
+    assert found == text.format(becomes, becomes)
+    refusal = pytest.raises(DataError, match=f"{asked}, but the run translates from de to en; use another")
+    with refusal if asked else nullcontext():
+        parse_xliff(text.format("", "").encode(), ("de", "en"))
+
+
+SDL_SEG = (
+    f"<seg-source>{SEG.format(1, 'hund')}</seg-source><target{STATE}>{SEG.format(1, 'dog')}</target><sdl:seg id='1'"
+)
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_renewed"),
+    [
+        (f"<trans-unit><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
+        (f"<trans-unit mq:status='NotStarted'><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
+        (
+            f"<trans-unit mq:status='PartiallyEdited'><source>hund</source><target{STATE}>dog</target></trans-unit>",
+            False,
+        ),
+        (f"<trans-unit m:confirmed='1'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
+        (f"<trans-unit approved='yes'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
+        ("<trans-unit><source>hund</source><target state='translated'>dog</target></trans-unit>", False),
+        ("<trans-unit><source>hund</source><target>dog</target></trans-unit>", False),
+        (f"<trans-unit><source>hund</source>{SDL_SEG}{BY_MACHINE}/></trans-unit>", True),
+        (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Draft' origin='interactive'/></trans-unit>", False),
+        (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Translated' origin='mt'/></trans-unit>", False),
+        (f"<trans-unit><source>hund</source>{SDL_SEG}{BY_MACHINE} origin-system='x'/></trans-unit>", False),
+        (f"<segment{BY_TFM}><source>hund</source><target>dog</target></segment>", True),
+        ("<segment state='initial'><source>hund</source><target>dog</target></segment>", False),
+        ("<segment state='translated' subState='tfm:mt'><source>hund</source><target>dog</target></segment>", False),
+    ],
+)
+def test_xliff_renews_only_untouched_suggestions(unit: str, is_renewed: bool) -> None:
+    head, end = (HEAD_2, END_2) if unit.startswith("<segment") else (HEAD, END)
+    file = parse_xliff(f"{head}{unit}{end}".encode(), ("de", "en"), renew=True)
+    assert [block.place.replaced for block in file.blocks] == ["dog"] * is_renewed
+    found = file.render([turned(block) for block in file.blocks]).decode()
+    assert found == f"{head}{unit.replace('dog', 'HUND') if is_renewed else unit}{end}"
+    assert translated(unit, turned, head, end) == unit
