@@ -517,7 +517,7 @@ def _translate_content(translator: "Translator", path: Path, form: str) -> "Tran
     if form == PLAIN_TEXT:
         options.warn_if_not_plain(content[:SNIFFED_BYTES], name, refuses=True)
     try:
-        return translator.translate_file(content, form)
+        return translator.translate_file(content, form, name=str(name))
     except (DataError, MemoryShortage) as error:
         raise type(error)(f"{name}: {error}") from None
 

@@ -5,6 +5,7 @@ byte for byte.
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,13 @@ from pathlib import Path
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
 from transformer_cli.adapters.documents.markup import html_encoding, parse_html
-from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
+from transformer_cli.adapters.documents.parsed_file import (
+    LINE,
+    LanguagePair,
+    ParsedFile,
+    decode_text,
+    is_other_language,
+)
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.word import parse_word
@@ -25,6 +32,8 @@ from transformer_cli.text.lines import decompressed_name, open_decompressed
 TRANSLATED = "translated"
 MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
+MAX_PAGE_START = 1 << 12  # characters of a page, searched for its language
+_PAGE_LANGUAGE = re.compile(r"<html\b[^>]*?\s(?:xml:)?lang\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -82,7 +91,11 @@ def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
 
 def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
     text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
-    return ParsedFile([parse_html(text, languages)], encode)
+    named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
+    warnings = list[str]()
+    if named and is_other_language(named[1], languages[0]):
+        warnings.append(f"the page says that it is in {named[1]}, but the run translates from {languages[0]}")
+    return ParsedFile([parse_html(text, languages)], encode, warnings=warnings)
 
 
 def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:

@@ -31,6 +31,7 @@ class ParsedFile:
     """makes the content of the file from its rendered documents"""
     kept: Counter[str] = field(default_factory=Counter)
     """how many texts are not translated, by reason"""
+    warnings: Sequence[str] = ()
 
     @property
     def blocks(self) -> list[Block]:

@@ -49,18 +49,21 @@ def translate_html(translator: Translator, html: str) -> str:
     """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
     data = translator.run.config.data
     document = parse_html(html, (data.source, data.output_language))
-    found, _ = _translate_blocks(translator, document.blocks)
+    found, _ = _translate_blocks(translator, document.blocks, "")
     return document.render(found)
 
 
-def translate_file(translator: Translator, content: bytes, file_format: str) -> TranslatedFile:
+def translate_file(translator: Translator, content: bytes, file_format: str, name: str) -> TranslatedFile:
     """Returns a file with its text translated; see `api.Translator.translate_file`."""
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
     options = {name: getattr(translator.settings, name) for name in FORMATS[file_format].settings}
     parsed = FORMATS[file_format].parse(content, (data.source, data.output_language), **options)
-    found, parts = _translate_blocks(translator, parsed.blocks)
+    where = f"{name}: " if name else ""
+    for warning in parsed.warnings:
+        log.warning("%s%s", where, warning)
+    found, parts = _translate_blocks(translator, parsed.blocks, where)
     lengths = Counter[str]()  # of units, in characters
     for block, (text, _) in zip(parsed.blocks, found, strict=True):
         lengths[block.place.unit] += len(text)
@@ -89,9 +92,12 @@ def to_check(
 
 
 def _translate_blocks(
-    translator: Translator, blocks: Sequence[Block]
+    translator: Translator, blocks: Sequence[Block], where: str
 ) -> tuple[list[tuple[str, Sequence[Link]]], list[list[Translation]]]:
-    """Returns the translation of each block for `Document.render`, and the translations of its parts."""
+    """Returns the translation of each block for `Document.render`, and the translations of its parts.
+
+    where: the prefix of warnings.
+    """
     texts, language = [block.text for block in blocks], translator.run.config.data.source
     protected = translator.pipeline.protected_spans
     spans = [
@@ -106,7 +112,7 @@ def _translate_blocks(
     remaining = iter(found)
     parts = [[next(remaining) for _ in cuts] for cuts in spans]
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
-        log.warning("%d of %d blocks of text were too long", n_too_long, len(texts))
+        log.warning("%s%d of %d blocks of text were too long", where, n_too_long, len(texts))
     return list(map(join_with_links, texts, spans, parts)), parts
 
 

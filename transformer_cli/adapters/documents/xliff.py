@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from transformer_cli.adapters.corpora.xliff_state import (
     MT_SEGMENT,
@@ -128,8 +129,8 @@ def _add_unit(
     states = {each.attributes.get("id", ""): each.attributes for each in segs}
     attributes = {**attributes, **unit[target[0]].attributes}
     sources, unsegmented = _segments(unit, seg_source) if seg_source else {}, ""
-    is_unsegmented = seg_source and sources and not _segments(unit, target)
-    if is_unsegmented and _needs_translation(unit, source, target, attributes, renew=renew):
+    needs_translation = partial(_needs_translation, renew=renew)
+    if seg_source and sources and not _segments(unit, target) and needs_translation(unit, source, target, attributes):
         inside = {index for start, end in sources.values() for index in range(start + 1, end)}
         empty = [unit[index] for index in range(seg_source[0] + 1, seg_source[1]) if index not in inside]
         unsegmented = _other_text(unit, target, source)
@@ -142,7 +143,7 @@ def _add_unit(
     to_translate = {
         name: span for name, span in targets.items()
         if name in sources and name not in locked
-        and _needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})}, renew=renew)
+        and needs_translation(unit, sources[name], span, {**attributes, **states.get(name, {})})
     }  # fmt: skip
     kept["locked"] += len(locked)
     kept["already translated"] += len(targets.keys() - to_translate.keys() - locked)

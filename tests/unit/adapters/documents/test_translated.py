@@ -72,3 +72,20 @@ def test_translate_file_names_places_and_what_to_check(
     assert [each.to_check for each in texts] == checks
     one_word = [each.text for each in translator.translate_detailed([each.source for each in texts])]
     assert [each.target for each in texts] == one_word
+
+
+@pytest.mark.parametrize(
+    ("page", "named"),
+    [
+        ("<!doctype html><html dir=ltr lang='fr-CA'>", "fr-CA"),
+        ('<?xml version="1.0"?><html xml:lang="en">', "en"),
+        ("<html lang=de-AT>", ""),
+        ("<html><p lang=fr>", ""),
+    ],
+)
+def test_translate_file_page_in_another_language_warns_by_name(
+    translator: Translator, page: str, named: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    translator.translate_file(page.encode(), "html", name="a.html")
+    warning = f"a.html: the page says that it is in {named}, but the run translates from de"
+    assert caplog.messages == [warning] * bool(named)
