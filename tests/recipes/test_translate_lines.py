@@ -203,7 +203,7 @@ def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_pat
     dog, cat, folder, out = SENTENCES[0], SENTENCES[2], tmp_path / "de", tmp_path / "en"
     files = {
         "bad.po": "msgid", "a/b.html": f"<p>{dog}</p>", "a/b.txt": f"{dog}\r\n\r\n {cat} 7", "a/c/d.css": "p {{}}",
-        ".hidden/a.txt": dog, "~$a.docx": "", "e.txt": "<?xml version='1.0'?><a/>", "f.md": f"# {dog}",
+        ".hidden/a.txt": dog, "~$a.docx": "", "e.txt": "<?xml version='1.0'?><a/>", "f.md": f"# {dog}", "a/0": "",
     }  # fmt: skip
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -216,19 +216,20 @@ def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_pat
         "translate its lines, markup included, by `--format text`\n"
         f"error: {folder}/pipe.html: a device, broken link or unreadable folder, not a file; put a copy there\n"
     )
-    copied = "only copied, since their marks would be translated, too: f.md; `--format text` translates one of them"
-    end = f"tfm: error: {folder}: 3 files of 7 not translated; see the errors above\n"
-    done = f"{out}: 2 files translated, 2 copied unchanged (a/c/d.css, f.md); 3 texts translated, a number is missing"
-    assert (code, printed, err) == (1, "", f"{failed}warning: {folder}: {copied}\n{done} in 1\n{end}")
+    end = f"tfm: error: {folder}: 3 files of 8 not translated; see the errors above\n"
+    done = (
+        f"{out}: 2 files translated, 3 copied unchanged (a/c/d.css, f.md, a/0); 3 texts translated, a number is missing"
+    )
+    assert (code, printed, err) == (1, "", f"{failed}{done} in 1\n{end}")
     found = {str(each.relative_to(out)): each.read_bytes().decode() for each in out.rglob("*") if each.is_file()}
-    assert found.keys() == {"a/b.html", "a/b.txt", "a/c/d.css", "f.md"}
+    assert found.keys() == {"a/b.html", "a/b.txt", "a/c/d.css", "f.md", "a/0"}
     assert (found["a/b.html"], found["a/c/d.css"]) == (f"<p>{DOG}</p>", "p {{}}")
     assert found["a/b.txt"].startswith(f"{DOG}\r\n\r\n {CAT[:3]}")
     (out / "a/b.html").write_text("mine", encoding="utf-8")
     (folder / "bad.po").write_text("", encoding="utf-8")
     (folder / "e.txt").unlink()
     (folder / "pipe.html").unlink()
-    done = f"{out}: 1 file translated, 4 there already; 0 texts translated\n"
+    done = f"{out}: 1 file translated, 5 there already; 0 texts translated\n"
     assert tfm("translate", "-i", folder, "-o", out, cwd=project) == (0, "", done)
     assert (out / "a/b.html").read_text(encoding="utf-8") == "mine"
 

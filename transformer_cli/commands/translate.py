@@ -465,7 +465,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
     Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
     """
     from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_kind_by_name
-    from transformer_cli.text.file_formats import MARKUP
+    from transformer_cli.text.file_formats import BINARY_NAMES
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts, checks = Counter[str](), Counter[str]()
@@ -497,10 +497,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
+    others.sort(key=lambda name: other_kind_by_name(Path(name)) in (None, *BINARY_NAMES))  # first those with text
     copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_LINES)})" if others else ""
-    if markup := [name for name in others if other_kind_by_name(Path(name)) in MARKUP]:
-        what = "%s: only copied, since their marks would be translated, too: %s; `--format text` translates one of them"
-        log.warning(what, folder, first_few(markup, MAX_LISTED_LINES))
     there = f", {n_there:,} there already" if n_there else ""
     described = describe_counts(counts, checks)
     log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, described)

@@ -82,11 +82,7 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "a table (TSV)": ".tsv",
 }
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
-MARKUP = ("Markdown", "reStructuredText", "AsciiDoc")
-MAY_BE_PLAIN = (
-    *("a table (CSV)", "a table (TSV)"),
-    *("a part of an HTML document", JSON, SUBWORD_TEXT),  # plain text may begin like them
-)
+MAY_BE_PLAIN = ("a table (CSV)", "a table (TSV)", "a part of an HTML document", JSON, SUBWORD_TEXT)
 
 
 def detect_format(beginning: bytes) -> str | None:

@@ -4,7 +4,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -27,10 +27,9 @@ from transformer_cli.text.lines import LocatedPair, Location
 
 log = logging.getLogger(__name__)
 
-OTHER_LANGUAGES = "entries without one of the languages"
+_OTHER_LANGUAGES = "entries without one of the languages"
 _MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values())})_")  # of a column
-_MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
-_MEMOQ_ENDING = re.compile(r"\|\w*\*?\Z")  # the part of a word that may differ, as in Hund|e
+_MEMOQ_FORBIDDEN = re.compile(r"\b(?:NonTerm|Forbidden)\b")
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
@@ -75,7 +74,7 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)
         if columns == (0, 0) or (len(cells) > 2 and not (source and target)):
-            left_out[OTHER_LANGUAGES] += 1
+            left_out[_OTHER_LANGUAGES] += 1
         elif len(cells) == 1 or not source:
             found = "\t".join(cells)[:50]
             raise DataError(f"{location}: {found!r} is not a source, a TAB and a translation; correct or delete it")
@@ -86,29 +85,20 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
 
 
 def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
-    """Yield each source term of an entry with each target term, except for forbidden terms.
+    """Yield the terms of a table whose columns are called German_Germany, each followed by Term_Info, its properties.
 
-    Columns such as German_Germany have terms; there are several if an entry has synonyms. The column Term_Info after
-    each of them has the properties of its terms.
+    If an entry has several terms in a language, there are several such columns.
     """
     rows = _read_entries(path, data)
-    names, heading = next(rows)
-    languages = ["" if name.endswith("_Def") else name.partition("_")[0] for name in names]
-    refuse_heading(languages, data, heading, "export these languages, too")
-    sides = find_sides(languages, data)
+    names = ["" if name.endswith("_Def") else name.replace("_", " (", 1) for name in next(rows)[0]]
     for cells, location in rows:
-        texts: dict[str, list[str]] = {}
+        terms: dict[str, list[str]] = {}
         for name, term, properties in zip(names, cells, [*cells[1:], ""], strict=False):
-            if term and _MEMOQ_FORBIDDEN.intersection(properties.split(";")):
+            if term and _MEMOQ_FORBIDDEN.search(properties):
                 left_out["forbidden terms"] += 1
             elif term:
-                texts.setdefault(name, []).append(term)
-        if sides and all(names[side] in texts for side in sides):
-            source, target = (texts[names[side]] for side in sides)
-            for one, other in product(source, target):
-                yield _MEMOQ_ENDING.sub("*", one), other.replace("|", "").rstrip("*"), location
-        else:
-            left_out[OTHER_LANGUAGES] += 1
+                terms.setdefault(name, []).append(re.sub("[|*]", "", term) if "Custom" in properties else term)
+        yield from _pair_terms(terms, location, data, left_out)
 
 
 def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
@@ -122,7 +112,7 @@ def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Loc
 def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield each source term of a TBX with each target term of its concept, except for deprecated terms."""
     for number, (concept, _) in enumerate(read_units(path, "termEntry", "conceptEntry"), start=1):
-        texts: dict[str, list[str]] = {}
+        terms: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
                 term = next((part.text or "" for part in each if local_name(part) == "term"), "")
@@ -131,9 +121,16 @@ def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
                 elif "\ufffd" in term:
                     left_out[f"terms with {DAMAGED}"] += 1
                 elif term.strip():
-                    texts.setdefault(xml_lang(group), []).append(term.strip())
-        if sides := find_sides(list(texts), data):
-            source, target = ([*texts.values()][side] for side in sides)
-            yield from ((one, other, Location(path, path, number, "entry")) for one in source for other in target)
-        else:
-            left_out[OTHER_LANGUAGES] += 1
+                    terms.setdefault(xml_lang(group), []).append(term.strip())
+        yield from _pair_terms(terms, Location(path, path, number, "entry"), data, left_out)
+
+
+def _pair_terms(
+    terms: dict[str, list[str]], location: Location, data: DataConfig, left_out: Counter[str]
+) -> Iterator[LocatedPair]:
+    """Yield each source term of an entry with each target term. terms: by language."""
+    if sides := find_sides(list(terms), data):
+        source, target = ([*terms.values()][side] for side in sides)
+        yield from ((one, other, location) for one in source for other in target)
+    else:
+        left_out[_OTHER_LANGUAGES] += 1

@@ -4,10 +4,11 @@ The parser of a format calls a `Builder` from the beginning of a file to its end
 byte. Knows characters and tokens, but no formats, files or models.
 """
 
+import html
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
@@ -154,6 +155,19 @@ class Document:
     """markup and blocks in order; blocks of attributes are inside the elements of other blocks"""
     blocks: list[Block]
     """all blocks; those of attributes come before the block that contains them"""
+
+    def add_texts(self, pieces: Iterable[str], escape: Callable[[str], str]) -> list[str | Block]:
+        """Add a block for each text, and return the pieces with these. pieces: markup and text, in turn."""
+        build = Builder(escaping_writer(escape))
+        build.place = Place(f"text {len(self.blocks) + 1}")
+        for number, piece in enumerate(pieces):
+            if number % 2:
+                build.add_text(piece, html.unescape(piece))
+            else:
+                build.end_block(piece)
+        build.end_block()
+        self.blocks += build.document.blocks
+        return build.document.parts
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
         """Returns the document with translated blocks, their inline elements around the linked words.

@@ -102,11 +102,8 @@ def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
     text, encode = decode_text(content)
     build = Builder(escaping_writer(str))
     for line in LINE.findall(text):
-        inside = line.strip()
-        start = line.index(inside)
-        build.end_block(line[:start])
-        build.add_text(inside)
-        build.end_block(line[start + len(inside) :])
+        build.add_text(line)
+        build.end_block()
     return ParsedFile([build.document], encode)
 
 

@@ -16,15 +16,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import (
-    Block,
-    Builder,
-    Document,
-    Place,
-    Unescaped,
-    escaping_writer,
-    nested_pairs,
-)
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Place, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -138,11 +130,11 @@ def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
         if event.name == "w:lang":
             event = event._replace(raw=_LANGUAGE.sub(with_target, event.raw))
         elif event.kind == "text" and last == "dc:title":
-            texts, event = _add_texts(["", event.raw], escape, document), event._replace(raw="")
+            texts, event = document.add_texts(["", event.raw], escape), event._replace(raw="")
         elif step > 0 and event.name in _DESCRIBED:
             cut = enumerate(_ALTERNATIVE_TEXT.split(event.raw))  # every second one is text
             pieces = chain.from_iterable(_LINE_ENDS.split(each) if number % 2 else [each] for number, each in cut)
-            texts, event = _add_texts([*pieces], html.escape, document), event._replace(raw="")
+            texts, event = document.add_texts(pieces, html.escape), event._replace(raw="")
         last = event.name if step > 0 else ""
         n_without_text += step * (event.name in _WITHOUT_TEXT)
         is_paragraph = event.name == "w:p" and not n_without_text
@@ -159,20 +151,6 @@ def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
             else:
                 document.parts += parts
     return document
-
-
-def _add_texts(pieces: Sequence[str], escape: Callable[[str], str], document: Document) -> _Parts:
-    """Returns markup and text, which take turns, with blocks instead of texts, and adds these to the document."""
-    build = Builder(escaping_writer(escape))
-    build.place = Place(f"text {len(document.blocks) + 1}")
-    for number, piece in enumerate(pieces):
-        if number % 2:
-            build.add_text(piece, html.unescape(piece))
-        else:
-            build.end_block(piece)
-    build.end_block()
-    document.blocks += build.document.blocks
-    return build.document.parts
 
 
 def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:

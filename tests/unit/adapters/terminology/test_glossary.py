@@ -77,7 +77,7 @@ Term_Info,German_Germany,Term_Info
         ),
         ("# nothing yet\n\n", {}, ""),
         (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
-        (MEMOQ, {"Hund*": "hound", "Köter": "hound", "Tiger": "tiger"}, "forbidden terms (2), WITHOUT (2)"),
+        (MEMOQ, {"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}, "forbidden terms (2), WITHOUT (2)"),
         ("English;German_Austria\ncat;Katze\n", {"Katze": "cat"}, ""),
     ],
 )
