@@ -260,6 +260,23 @@ def test_translate_report_has_each_text_and_is_never_replaced(tfm: Tfm, project:
     ]
 
 
+def test_translate_report_replaces_no_translation(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    folder, link = tmp_path / "de", tmp_path / "link.tsv"
+    folder.mkdir()
+    (folder / "a.txt").write_text(SENTENCES[0], encoding="utf-8")
+    link.symlink_to(tmp_path / "en.tsv")
+    of_file = tfm("translate", "-i", folder / "a.txt", "-o", tmp_path / "en.tsv", "--report", link, cwd=project)
+    assert (of_file[0], of_file[2]) == (
+        1,
+        f"tfm: error: {link}: cannot be written: two options name it; name another file\n",
+    )
+    of_folder = tfm("translate", "-i", folder, "-o", tmp_path / "en", "--report", tmp_path / "en/a.txt", cwd=project)
+    assert (of_folder[0], "there is no folder" in of_folder[2]) == (1, True)
+    (tmp_path / "en").mkdir()
+    of_folder = tfm("translate", "-i", folder, "-o", tmp_path / "en", "--report", tmp_path / "en/a.txt", cwd=project)
+    assert (of_folder[0], "the translation of a file gets this name" in of_folder[2]) == (2, True)
+
+
 def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     folder, out, other = tmp_path / "de", tmp_path / "en", tmp_path / "other"
     for each in (folder / "sub", out, other):

@@ -197,6 +197,8 @@ def check_writable(*paths: Path | None, read: Sequence[Path | None] = ()) -> Non
         check_parent_folder(path)
         if is_stream(path):
             continue
+        if path.resolve() in [each.resolve() for each in paths[:number] if each]:  # other names of one file
+            raise write_error(path, "two options name it")
         if any(each and each.exists() and path.exists() and path.samefile(each) for each in read):
             raise write_error(path, "it is also the input")
         if not os.access(path.resolve().parent, os.W_OK):

@@ -140,6 +140,9 @@ def translate(
     if folder and output:
         options.check_output_folder(output, folder)
         options.check_writable(report)
+        written = os.path.relpath(report.resolve(), output.resolve()) if report else ".."
+        if not written.startswith("..") and (folder / written).exists():
+            raise typer.BadParameter(f"--report {report}: the translation of a file gets this name; choose another one")
     else:
         options.check_writable(output, report, read=[input_file, glossary])
         if form == PLAIN_TEXT:
