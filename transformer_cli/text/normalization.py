@@ -263,7 +263,7 @@ def is_ignored(char: str) -> bool:
 
 
 def is_all_caps(text: str) -> bool:
-    """Whether a text of several words is in capitals, apart from ß, which has no capital in most texts.
+    """Whether a text of several words, or of one and a colon, is in capitals, apart from ß, which often has no capital.
 
     False for a Japanese sentence with acronyms: most of its letters have no case.
     """
@@ -272,7 +272,8 @@ def is_all_caps(text: str) -> bool:
     words = [
         word for word in _WORD.findall(text) if len(word) > 1 and all(char.upper() != char.lower() for char in word)
     ]
-    return len(words) > 1 and 2 * sum(map(len, words)) > sum(map(str.isalpha, text))
+    is_long_enough = len(words) > (0 if text.endswith(":") else 1)
+    return is_long_enough and 2 * sum(map(len, words)) > sum(map(str.isalpha, text))
 
 
 def lower(text: str, language: str) -> str:

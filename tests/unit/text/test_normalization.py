@@ -153,6 +153,7 @@ def test_encode_turkish_capitals_as_small_letters(make: Callable[..., Codec]) ->
         ("EIN HUND LÄUFT.", True),
         ("STRAßE UND HAUS", True),
         ("NATO", False),
+        ("FRAU:", True),
         ("A B", False),
         ("NHKは放送 JR です", False),
         ("Der NATO GIPFEL", False),

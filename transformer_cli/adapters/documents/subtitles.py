@@ -1,6 +1,6 @@
 """Parses subtitles (.srt, .vtt). A block is a sentence, which may span cues; its translation is divided in proportion.
 
-Cue numbers, times, positions and speaker dashes stay where they are.
+Cue numbers, times, positions, and marks of speakers and sounds stay where they are. A speaker's name is a block.
 """
 
 import html
@@ -27,10 +27,13 @@ _INLINE_PART = re.compile(
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
     re.DOTALL,
 )
-_SPEAKER_DASH = re.compile(r"\s*[-\u2013\u2014\u2010\u2011]\s*(?=[^\s\d])")
-_MARKUP_OR_SPACE = re.compile(r"\s|<[^<>]*>|\{\\[^{}]*\}")
-_SOUND_STARTS = ("♪", "♫", "♬", "[", "(")  # lines of songs and sounds are sentences without full stops
+_SPEAKER_DASH = re.compile(r"\s*(?:[-\u2013\u2014\u2010\u2011]|(?:>|&gt;){2,3})\s*(?=[^\s\d])")
+_SPEAKER_NAME = re.compile(r"([^:()\[\]]{2,40}?)(?:\s[(\[][^()\[\]]{1,40}[)\]])?:(\s+|\Z)")
+_MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
+_MARKUP_BEFORE = re.compile(rf"(?:\s|{_MARKUP.pattern})*")
+_SOUND_STARTS = ("♪", "♫", "♬", "[", "(", "# ", "* ")  # lines of songs and sounds are sentences without full stops
 _SOUND_ENDS = ("♪", "♫", "♬", "]")
+_SOUND_MARKS = {"(": ")", "[": "]", "*": "*", "#": "#"}  # around a line or several; they stay
 _BREAKS = ("line", "cue", "block_end")  # from weak to strong
 _SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements around words
 
@@ -68,6 +71,7 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
 def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
     between, last_s, is_in_cue, is_separate = list[str](), float("-inf"), False, True  # between: lines between two cues
+    open_mark = ""  # the closing mark of a sound that goes on in the next line
     lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
@@ -86,30 +90,65 @@ def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]
             between.append(line)
             is_separate = True
             continue
-        bare = _MARKUP_OR_SPACE.sub("", line)
-        is_separate |= bare.startswith(_SOUND_STARTS)
         if speaker := _SPEAKER_DASH.match(line):
             between.append(speaker[0])
-            is_separate = True
+        inside = line[speaker.end() if speaker else 0 :]
+        text = _MARKUP.sub("", inside).strip()
+        begins_sound, ends_sound, open_mark = _find_sound(text, open_mark)
+        name = _speaker_name(text)
+        is_separate |= bool(speaker or name or begins_sound or text.startswith(_SOUND_STARTS))
         if between:
             kind = "block_end" if is_separate else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_separate = bare.endswith(_SOUND_ENDS)
-        inside = line[speaker.end() if speaker else 0 :]
-        end = len(inside.rstrip())
-        between = [inside[end:]]
-        for found in _INLINE_PART.finditer(inside, 0, end):
-            raw, name = found[0], found["name"]
-            if name in _SPANNING:
-                yield _Part("close" if found["slash"] else "open", raw, name)
-            elif name == "v" and not found["slash"]:
-                yield _Part("block_end", raw)
-            elif name is not None or raw.startswith("{\\"):
-                yield _Part("standalone", raw)
-            else:
-                yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
+        is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_speaker_name(text)
+        first, end = _MARKUP_BEFORE.match(inside).end(), len(inside.rstrip())  # type: ignore[union-attr]
+        between, start = [inside[end:]], 0
+        pieces = [(first, first + 1)] * begins_sound + [(last := inside.rfind(text[-1:]), last + 1)] * ends_sound
+        if name and inside.startswith(name[0], first):
+            pieces.append((first + name.start(2), first + name.end(2)))
+        for piece_start, piece_end in [*sorted(pieces), (end, end)]:
+            yield from _inline_parts(inside[start:piece_start], is_vtt)
+            if piece_start < piece_end:
+                yield _Part("block_end" if name else "standalone", inside[piece_start:piece_end])
+            start = piece_end
     if between:
         yield _Part("block_end", "".join(between))
+
+
+def is_speaker_name(text: str) -> bool:
+    """Whether a text is a name in capitals with a colon, such as PETER: or PETER (leise):."""
+    found = _speaker_name(text)
+    return found is not None and found[0] == text
+
+
+def _speaker_name(text: str) -> re.Match[str] | None:
+    found = _SPEAKER_NAME.match(text)
+    return found if found and found[1].isupper() else None
+
+
+def _find_sound(text: str, open_mark: str) -> tuple[bool, bool, str]:
+    """Returns whether a line begins and ends a sound, such as (Ein Hund bellt), and the `open_mark` of the next line.
+
+    open_mark: the closing mark of a sound that goes on, or "".
+    """
+    mark = _SOUND_MARKS.get(text[:1], "")
+    closing = text.find(mark or open_mark or "\n", 1)
+    ends = closing == len(text) - 1 > 0
+    begins = mark != "" and (ends or (closing < 0 and text.startswith(_SOUND_STARTS)))
+    return begins, ends, "" if ends else mark * begins or open_mark * (not mark)
+
+
+def _inline_parts(text: str, is_vtt: bool) -> Iterator[_Part]:
+    for found in _INLINE_PART.finditer(text):
+        raw, name = found[0], found["name"]
+        if name in _SPANNING:
+            yield _Part("close" if found["slash"] else "open", raw, name)
+        elif name == "v" and not found["slash"]:
+            yield _Part("block_end", raw)
+        elif name is not None or raw.startswith("{\\"):
+            yield _Part("standalone", raw)
+        else:
+            yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) -> float:

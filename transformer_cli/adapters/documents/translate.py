@@ -9,6 +9,7 @@ from typing import NamedTuple
 from transformer_cli.adapters.documents.blocks import Block, Place
 from transformer_cli.adapters.documents.files import FORMATS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, part_starts
@@ -109,6 +110,12 @@ def _translate_blocks(
     if translator.settings.on_too_long == "copy":  # the whole line, including the part that was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
+    found = [
+        replace(each, text=each.source, sentences=None)  # the model writes a sentence, since it does not know the name
+        if is_speaker_name(each.source) and not is_speaker_name(each.text)
+        else each
+        for each in found
+    ]
     remaining = iter(found)
     parts = [[next(remaining) for _ in cuts] for cuts in spans]
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):

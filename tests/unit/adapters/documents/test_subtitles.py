@@ -37,7 +37,14 @@ FILES = {
     "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
     "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
     "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
-    srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "ANN: A dog"): ["♪ A dog runs far ♪", "[cat]", "ANN: A dog"],
+    srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "A dog"): ["♪ A dog runs far ♪", "cat", "A dog"],
+    srt("A dog", "(a cat\nruns)", "is red", "* a cow *", "# A fox\nsings. It sings. #", "so"): (
+        ["A dog", "a cat runs", "is red", "a cow", "A fox sings.", "It sings.", "so"]
+    ),
+    srt("A (red) dog\n(or cat) is red", "*so* red", "#1 dog"): ["A (red) dog", "(or cat) is red *so* red #1 dog"],
+    srt("A dog", "ANN: A cat\nruns", "<i>DR. B (softly): So</i>", "- OLD MAN:\n(A cow)", ">> At 10: it is"): (
+        ["A dog", "ANN:", "A cat runs", "DR. B (softly):", "So", "OLD MAN:", "A cow", "At 10: it is"]
+    ),
     srt(*["a b"] * 8): ["a b"] * 8,
     srt("A dog.\n\nA cat."): ["A dog.", "A cat."],
     "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA dog.\n\nNOTE c\n": ["A dog."],
@@ -80,7 +87,10 @@ def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str,
 LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<i>", "</i>", "- ", "{\\an8}", "\r\n"]
 
 
-@given(st.lists(st.sampled_from([*LINES, "犬。", "♪\n", "&amp;", "<\n", "WEBVTT\n"]), max_size=25).map("".join))
+SOUNDS = ["♪\n", "(", ")\n", "* ", "*\n", "ANN: "]
+
+
+@given(st.lists(st.sampled_from([*LINES, *SOUNDS, "犬。", "&amp;", "<\n", "WEBVTT\n"]), max_size=25).map("".join))
 def test_subtitles_any_text_keeps_everything(text: str) -> None:
     text = text.replace("<\n", "\n") if text.startswith("WEBVTT") else text  # there, it begins a tag
     try:

@@ -89,3 +89,10 @@ def test_translate_file_page_in_another_language_warns_by_name(
     translator.translate_file(page.encode(), "html", name="a.html")
     warning = f"a.html: the page says that it is in {named}, but the run translates from de"
     assert caplog.messages == [warning] * bool(named)
+
+
+def test_translate_subtitles_keeps_an_unknown_speaker(translator: Translator) -> None:
+    (dog,) = translator.translate(["Der alte Hund singt im Park."])
+    times = "00:00:01,000 --> 00:00:02,000\n"
+    found = translator.translate_file(f"{times}PETER: Der alte Hund singt im Park.\n".encode(), "srt")
+    assert found.content.decode() == f"{times}PETER: {dog}\n"
