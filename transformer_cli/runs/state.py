@@ -15,6 +15,7 @@ from transformer_cli.runs.run import HISTORY, RESTORE_HINT, Run, as_checkpoint_e
 from transformer_cli.system.files import read_bytes, read_verified_json, sha256_of_bytes
 
 LOSS_CHECK = "loss-check.json"
+MAX_KEPT_STEPS = 64  # of a validation
 
 
 @dataclass
@@ -29,6 +30,17 @@ class RunningLoss:
     skipped_steps: int = 0
     """because their loss or gradient was not finite"""
     seconds: float = 0.0
+    kept_steps: list[dict[str, int | float]] = field(default_factory=list)
+    """see `Validation.steps`"""
+    keep_every: int = 1
+
+    def keep(self, step: int, **facts: float) -> None:
+        """Keep the facts of a step. Of more than MAX_KEPT_STEPS, keep every second one, then every fourth, …"""
+        if step % self.keep_every == 0:
+            self.kept_steps.append({"step": step, **facts})
+        if len(self.kept_steps) > MAX_KEPT_STEPS:
+            self.keep_every *= 2
+            self.kept_steps = [each for each in self.kept_steps if each["step"] % self.keep_every == 0]
 
     def add(self, nll: float, target_tokens: int) -> None:
         """Count one step. nll: the sum over its target tokens, in nats. target_tokens: their number."""
@@ -164,6 +176,9 @@ class Validation:
     """valid_loss of training.extra_valid, if that is set"""
     valid_score: float | None = None
     """BLEU or chrF of greedy translations of the validation split, if training.best_checkpoint_metric asks for it"""
+    steps: list[dict[str, int | float]] = field(default_factory=list)
+    """some of the steps since the last validation, evenly spaced, without skipped ones: "step", "loss" (mean over its
+    target tokens, with dropout), "learning_rate" and "gradient_norm" (before clipping)"""
 
 
 def load_state(checkpoint: Path) -> TrainingState:

@@ -118,20 +118,20 @@ class Learner:
                 gradient[rows] = 0.0  # so Adam, without weight decay, does not change these vectors
         return loss
 
-    def step(self) -> bool:
-        """Clip the gradient and update the weights. If the gradient is not finite, changes nothing and returns False.
+    def step(self) -> float:
+        """Clip the gradient and update the weights. Returns the gradient's norm before; if not finite, nothing changes.
 
         Raises MemoryShortage; in the first step, which allocates Adam's moments, after some weights may have changed.
         """
         limit = self.training.clip_grad_norm or math.inf
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
         if not math.isfinite(norm):
-            return False
+            return math.nan
         with catch_oom(
             lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
         ):
             self.optimizer.step()
-        return True
+        return float(norm)
 
     def _shard_gradients(
         self, split: EncodedSplit, micro_batches: Sequence[Rows], tokens: int, step: int, shard: int

@@ -198,12 +198,14 @@ class Trainer:
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
         loss = self.learner.backward(self.texts.train.split, batches, step=state.step + 1)
-        is_finite = math.isfinite(loss.nll) and self.learner.step()
+        norm = self.learner.step() if math.isfinite(loss.nll) else math.nan
         state.step += 1
         state.batch += len(batches)
-        if is_finite:
+        if math.isfinite(norm):
             state.skipped_in_a_row = 0
             state.running.add(loss.nll, loss.tokens)
+            rate, mean = self.learner.learning_rate, loss.nll / loss.tokens
+            state.running.keep(state.step, loss=mean, learning_rate=rate, gradient_norm=norm)
         else:
             state.skipped_in_a_row += 1
             state.running.skipped_steps += 1
@@ -304,6 +306,7 @@ class Trainer:
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             extra_valid_loss=extra.loss if extra else None,
             valid_score=score,
+            steps=running.kept_steps,
         )
 
     def _score(self, model: Transformer) -> float | None:

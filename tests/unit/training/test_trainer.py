@@ -20,7 +20,7 @@ from transformer_cli.training.trainer import train
 KEYS = [
     *("epoch", "step", "train_loss", "valid_loss", "train_loss_batch_mean", "valid_loss_batch_mean", "valid_ppl"),
     *("learning_rate", "target_tokens", "train_seconds", "valid_seconds", "skipped_steps", "best"),
-    *("target_tokens_per_second", "date", "extra_valid_loss", "valid_score"),
+    *("target_tokens_per_second", "date", "extra_valid_loss", "valid_score", "steps"),
 ]
 TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
 
@@ -38,6 +38,11 @@ def test_history_has_its_keys_and_a_line_per_epoch(tiny: Run, project: Path) -> 
     assert [(entry["epoch"], entry["step"]) for entry in history] == [(epoch, 13 * epoch) for epoch in range(1, 7)]
     assert {entry["target_tokens"] for entry in history} == {int(lengths.sum()) + len(lengths)}
     assert {(entry["learning_rate"], entry["skipped_steps"]) for entry in history} == {(0.01, 0)}
+    assert [each["step"] for entry in history for each in entry["steps"]] == [*range(1, 79)]
+    first = history[0]["steps"][0]
+    assert {**first, "loss": 0, "gradient_norm": 0} == {"step": 1, "loss": 0, "learning_rate": 0.01, "gradient_norm": 0}
+    assert first["loss"] > history[-1]["steps"][-1]["loss"] > 0
+    assert first["gradient_norm"] > 0
     assert all(entry["valid_ppl"] == math.exp(entry["valid_loss"]) for entry in history)
     best_so_far = [min(entry["valid_loss"] for entry in history[: index + 1]) for index in range(6)]
     assert [entry["best"] for entry in history] == [
@@ -74,8 +79,10 @@ def test_gradient_accumulation_equals_one_large_batch(train_tiny: TrainTiny, tmp
     assert [entry["step"] for entry in accumulated.history()] == [4, 8]
     assert largest_difference(large, accumulated) < 1e-6
     for one, other in zip(large.history(), accumulated.history(), strict=True):
+        steps, other_steps = one.pop("steps"), other.pop("steps")
         for key in one.keys() - {"train_seconds", "valid_seconds", "target_tokens_per_second", "date"}:
             assert one[key] == (other[key] and pytest.approx(other[key], rel=1e-5))
+        assert all(here == pytest.approx(there, rel=1e-4) for here, there in zip(steps, other_steps, strict=True))
 
 
 def test_label_smoothing_changes_weights_not_the_reported_loss(train_tiny: TrainTiny, tmp_path: Path) -> None:
@@ -160,7 +167,7 @@ def test_train_diverged_is_an_error_with_the_rate(
 def test_train_with_all_steps_skipped_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Learner, "step", lambda _: False)
+    monkeypatch.setattr(Learner, "step", lambda _: math.nan)
     message = (
         r"diverge \(none of the 2 steps before the validation at step 2 had a finite loss and gradient\); lower it"
     )
@@ -182,7 +189,8 @@ NEVER_WARM = "training has about 2 steps, so its rate never reaches training.lea
 def test_train_warns_of_settings_too_large_for_the_text(
     setting: str, said: list[str], train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", f"training.{setting}")
+    size = () if setting.startswith("batch_size") else TWO_STEPS
+    train_tiny(tmp_path, *size, "training.epochs=1", f"training.{setting}")
     assert caplog.messages == said
 
 

@@ -92,6 +92,10 @@ def write_events(run: Run, validations: Sequence[Validation]) -> None:
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in curves.items()])
         date = datetime.fromisoformat(found.date).timestamp()
         writer.write(Event(wall_time=date, step=found.step, summary=summary).SerializeToString())
+        for each in found.steps:
+            values = [Summary.Value(tag=f"step/{key}", simple_value=each[key]) for key in each if key != "step"]
+            event = Event(wall_time=date, step=int(each["step"]), summary=Summary(value=values))
+            writer.write(event.SerializeToString())
     folder = run.folder / "tensorboard"
     try:
         folder.mkdir(exist_ok=True)

@@ -112,12 +112,12 @@ def save(figure: Figure, path: Path) -> None:
 
 
 POINT_MARKERS = "os^DvPX<>"  # 9, so that with 7 colours 63 runs look different
-CURVES_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
+CURVES_WIDTH, CURVES_HEIGHT = 16.0, 3.6  # inches
 BEST_MARKER: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
 def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
-    """Draw loss, perplexity and learning rate of one or several runs.
+    """Draw loss, perplexity, learning rate and the norm of the gradient before clipping, of one or several runs.
 
     The x-axis is the epoch, or the step if an epoch has several validations. histories: the name of a run → its
     validations, as in history.jsonl, at least one per run.
@@ -128,7 +128,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     with plot_style(histories):
         legend, has_extra = [], False
         figure = Figure(dpi=DPI, layout="constrained")
-        loss, perplexity, rate = figure.subplots(1, 3)
+        loss, perplexity, rate, norm = figure.subplots(1, 4)
         for index, (run, history) in enumerate(histories.items()):
             look: dict[str, Any] = {
                 "color": COLOURS[index % len(COLOURS)],
@@ -137,8 +137,7 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             }
             places = [entry[by] for entry in history]
             losses = ((loss, key) for key in ("train_loss", "valid_loss", "extra_valid_loss"))
-            curves = (*losses, (perplexity, "valid_ppl"), (rate, "learning_rate"))
-            for axes, key in curves:
+            for axes, key in (*losses, (perplexity, "valid_ppl")):
                 # a single epoch has no line, so that only hollow markers show that this is the training loss
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
                 values = np.array([entry.get(key) for entry in history], dtype=float)  # NaN where there is none
@@ -147,6 +146,11 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
                         continue
                     form, has_extra = {"linestyle": "--", "fillstyle": "none"}, True
                 axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
+            steps = [each for entry in history for each in entry.get("steps", ())] or history
+            ends, places = ([0.0, *(entry[key] for entry in history)] for key in ("step", by))
+            at = np.interp([each["step"] for each in steps], ends, places)
+            for axes, key in ((rate, "learning_rate"), (norm, "gradient_norm")):
+                axes.plot(at, [each.get(key, math.nan) for each in steps], color=look["color"])
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
             loss.plot(best[by], best["valid_loss"], color=look["color"], **BEST_MARKER)
             perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **BEST_MARKER)
@@ -157,13 +161,15 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         legend += [Line2D([], [], label="validation", color="0.4")]
         legend += [Line2D([], [], linestyle="--", label="extra validation text", color="0.4")] * has_extra
         legend += [Line2D([], [], label="best validation loss", color="0.4", **BEST_MARKER)]
-        for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
+        titles = ("loss per target token, nats", "perplexity", "learning rate", "gradient norm")
+        for axes, title in zip((loss, perplexity, rate, norm), titles, strict=True):
             axes.set_title(title, loc="left", weight="bold")
             axes.set_xlabel(by)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             _clean_axes(axes)
         rate.set_ylim(bottom=0.0)
         rate.yaxis.set_major_formatter("{x:g}")
+        norm.set_ylim(bottom=0.0)
         perplexity.set_yscale("log")
         low, high = perplexity.get_ylim()
         if high / low < 5:

@@ -44,6 +44,12 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
     """32-bit floats are all that an event holds."""
     found = curves(read)
     expected = {tag: [line[key] for line in history] for tag, key in FROM_HISTORY.items()}
+    steps = [each for line in history for each in line["steps"]]
+    for key in ("loss", "learning_rate", "gradient_norm"):
+        points = found.pop(f"step/{key}")
+        assert [(step, pytest.approx(value, rel=1e-6)) for step, value in points] == [
+            (each["step"], each[key]) for each in steps
+        ]
     assert found.keys() == expected.keys()
     for tag, points in found.items():
         assert [step for step, _ in points] == [line["step"] for line in history]

@@ -26,7 +26,14 @@ from transformer_cli.model.attention import RecordedAttention
 
 def history(*losses: float) -> list[dict[str, Any]]:
     return [
-        {"epoch": epoch, "train_loss": loss + 0.5, "valid_loss": loss, "valid_ppl": 2**loss, "learning_rate": 1 / epoch}
+        {
+            "epoch": epoch,
+            "step": 10 * epoch,
+            "learning_rate": 1 / epoch,
+            "train_loss": loss + 0.5,
+            "valid_loss": loss,
+            "valid_ppl": 2**loss,
+        }
         for epoch, loss in enumerate(losses, start=1)
     ]
 
@@ -44,16 +51,25 @@ def laid_out(figure: Figure) -> Figure:
 
 def test_draw_curves_shows_loss_perplexity_rate_and_the_best() -> None:
     drawn = laid_out(draw_curves({"mine": history(3.0, 1.0, 2.0)}))
-    loss, perplexity, rate = drawn.axes
+    loss, perplexity, rate, _ = drawn.axes
     lines = {line.get_linestyle(): heights(line) for line in loss.lines}
     assert lines == {":": [3.5, 1.5, 2.5], "-": [3.0, 1.0, 2.0], "None": [1.0]}
     assert [heights(line) for line in perplexity.lines] == [[8.0, 2.0, 4.0], [2.0]]
     assert [heights(line) for line in rate.lines] == [[1.0, 1 / 2, 1 / 3]]
-    assert [axes.get_xlabel() for axes in drawn.axes] == ["epoch"] * 3
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["epoch"] * 4
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
     assert drawn.bbox.width > 1000
     assert drawn.bbox.height > 300
+
+
+def test_draw_curves_shows_rate_and_gradient_of_single_steps() -> None:
+    entries = history(3.0, 1.0)
+    for entry, steps in zip(entries, ((5, 10), (15,)), strict=True):
+        entry["steps"] = [{"step": step, "learning_rate": step / 100, "gradient_norm": 1 / step} for step in steps]
+    _, _, rate, norm = laid_out(draw_curves({"mine": entries})).axes
+    assert [np.asarray(line.get_xdata()).tolist() for line in (*rate.lines, *norm.lines)] == [[0.5, 1.0, 1.5]] * 2
+    assert [heights(line) for line in (*rate.lines, *norm.lines)] == [[0.05, 0.1, 0.15], [1 / 5, 1 / 10, 1 / 15]]
 
 
 def test_draw_curves_several_validations_per_epoch_by_step() -> None:
@@ -61,7 +77,7 @@ def test_draw_curves_several_validations_per_epoch_by_step() -> None:
     for step, entry in zip((500, 1000, 1500), one, strict=True):
         entry.update(epoch=1, step=step)
     drawn = laid_out(draw_curves({"mine": one, "other": [{**other[0], "step": 700}]}))
-    assert [axes.get_xlabel() for axes in drawn.axes] == ["step"] * 3
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["step"] * 4
     assert np.asarray(drawn.axes[0].lines[0].get_xdata()).tolist() == [500, 1000, 1500]
     assert drawn.legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
 
@@ -74,7 +90,7 @@ def test_draw_curves_several_runs_look_different() -> None:
     assert [(line.get_color(), line.get_marker()) for line in drawn.legends[0].get_lines()[:9]] == looks
     legend = drawn.legends[0].get_window_extent()
     boxes = [box for axes in drawn.axes if (box := axes.get_tightbbox())]
-    assert len(boxes) == 3
+    assert len(boxes) == 4
     assert max(box.x1 for box in boxes) <= legend.x0  # beside the plots
     assert_nothing_is_cut_off_or_of_another_size(drawn)
 
