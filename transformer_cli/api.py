@@ -194,15 +194,15 @@ class Translator(translate.Translator):
 
         return translate_html(self, html)
 
-    def translate_file(self, content: bytes, file_format: str, *, name: str = "") -> "TranslatedFile":
-        """Returns a document with its text translated, counts of texts, and each text with what to check in it.
+    def translate_file(self, content: bytes, file_format: str) -> "TranslatedFile":
+        """Returns a document with its text translated, counts, warnings, and each text with what to check in it.
 
-        file_format: a key of FORMATS. name: the file's, in warnings. Raises DataError if the file is not in this format
-        or is of other languages, and as `translate_html` does.
+        file_format: a key of FORMATS. Raises DataError if the file is not in this format or is of other languages, and
+        as `translate_html` does.
         """
         from transformer_cli.adapters.documents.translate import translate_file
 
-        return translate_file(self, content, file_format, name)
+        return translate_file(self, content, file_format)
 
     @staticmethod
     def as_translator(

@@ -29,18 +29,15 @@ if TYPE_CHECKING:
 CHUNK_LINES = 4000  # lines that are read and translated at a time: enough batches for many cores
 IDLE_S = 0.05  # after such a pause in a pipe, the lines so far are translated: the writer may wait for them
 CHUNK_LINES_ON_TERMINAL = 20  # on a terminal: slower, but lines appear steadily
-TOO_LONG_RESULTS = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 MAX_LISTED_LINES = 10  # line numbers in a warning
 MAX_SAMPLED_LINES = 100  # lines in which several sentences are counted
 SNIFFED_BYTES = 1 << 13  # of a file, to detect its format
 PARAGRAPH_SHARE = 0.2  # share of lines with several sentences above which a warning is printed
 
 REPORT_COLUMNS = ("file", "place", "source", "target", "check", "replaced", "confirmed")
-EMPTY_CELLS = [""] * len(REPORT_COLUMNS)
 CELL_BREAKS = {ord(char): " " for char in "\t\r\n"}
-
-AddRow = Callable[..., None]
-"""adds a row of cells to the report, in the order of REPORT_COLUMNS; the last ones may be left out"""
+AddRow = Callable[[str, str, str, str, Sequence[str], str], None]
+"""adds a row to the report: file, place, source, target, what to check, replaced translation"""
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +99,7 @@ def translate(
     Each line of input is one sentence and gives one line of output; with --split-sentences a line may be a paragraph.
     In documents, such as HTML, only the text is changed.
     """
-    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
+    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, SETTINGS, format_by_name, is_misnamed
 
     sentence_options = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     line_options = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
@@ -122,8 +119,8 @@ def translate(
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
     of_formats = {"fuzzy": fuzzy, "renew": renew, "any_language": any_language}
     for name in (name for name, is_given in of_formats.items() if is_given and not folder):
-        if name not in FORMATS[form].settings:
-            formats = " and ".join(each for each, one in FORMATS.items() if name in one.settings)
+        if name not in SETTINGS.get(form, ()):
+            formats = " and ".join(each for each, names in SETTINGS.items() if name in names)
             raise typer.BadParameter(f"--{name.replace('_', '-')} is for {formats}; leave it out, or name such a file")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
@@ -160,6 +157,7 @@ def translate(
     if World.from_environment().size > 1:
         raise typer.BadParameter("tfm translate runs in one process; start it without torchrun")
     folders = options.find_runs(run)
+    from transformer_cli.adapters.terminology.annotations import to_check
     from transformer_cli.api import Translator, read_glossary
 
     translator = Translator.load(*folders, device=device).for_target(to)
@@ -179,14 +177,17 @@ def translate(
         protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )
 
-    def render(number: int, translation: "Translation") -> str:
-        if as_json:
-            return translation_as_json(translation)
-        return format_translation(number, translation, n_best is not None)
-
     with _open_report(report) as add_row:
+
+        def render(number: int, translation: "Translation") -> str:
+            if report and (source := translation.source.strip()):
+                add_row(str(input_file or ""), f"line {number}", source, translation.text, to_check(translation), "")
+            if as_json:
+                return translation_as_json(translation)
+            return format_translation(number, translation, n_best is not None)
+
         if is_interactive:
-            _translate_interactively(translator, render, add_row)
+            _translate_interactively(translator, render)
         elif folder and output:
             _translate_folder(translator, folder, output, add_row)
         elif form != PLAIN_TEXT and input_file:
@@ -195,7 +196,7 @@ def translate(
             _warn_if_misread(sentences or (), translator.run.config.data.source)
             text = _open_input(sentences, input_file, refuses=text_format is None)
             with options.open_output(output) as out:
-                _translate(translator, text, render, out, add_row, warns=is_undecided and not split_sentences)
+                _translate(translator, text, render, out, warns=is_undecided and not split_sentences)
 
 
 @contextmanager
@@ -204,24 +205,20 @@ def _open_report(path: Path | None) -> Iterator[AddRow]:
     failure: BaseException | None = None
     with options.open_output(path) if path else nullcontext() as out:
 
-        def add_row(*cells: str) -> None:
+        def add_row(file: str, place: str, source: str, target: str, checks: Sequence[str], replaced: str) -> None:
             if out:
-                row = "\t".join(cell.translate(CELL_BREAKS) for cell in (*cells, *EMPTY_CELLS[len(cells) :]))
-                print(row.encode(errors="replace").decode(), file=out)  # names of files may have bytes that are no text
+                file = file.encode(errors="replace").decode()  # a name may have bytes that are no text
+                cells = (file, place, source, target, "; ".join(checks), replaced, "")
+                print("\t".join(cell.translate(CELL_BREAKS) for cell in cells), file=out)
 
-        add_row(*REPORT_COLUMNS)
+        if out:
+            print("\t".join(REPORT_COLUMNS), file=out)
         try:
             yield add_row
         except BaseException as error:
             failure = error
     if failure:
         raise failure
-
-
-def _add_texts(add_row: AddRow, name: str, translated: "TranslatedFile") -> None:
-    """Adds the texts of a document to the report."""
-    for place, source, target, to_check in translated.texts:
-        add_row(name, place.unit + place.part, source, target, "; ".join(to_check), place.replaced)
 
 
 class _InputText(NamedTuple):
@@ -241,7 +238,6 @@ def _translate(
     text: _InputText,
     render: Callable[[int, "Translation"], str],
     out: TextIO,
-    add_row: AddRow,
     *,
     first_line: int = 1,
     warns: bool = False,
@@ -253,7 +249,6 @@ def _translate(
     """
     from transformer_cli.adapters.terminology.annotations import to_check
 
-    too_long: list[int] = []
     found: dict[str, list[int]] = {}  # what to check → lines
     first: list[str] = []
     where = f"{text.name}: " if text.name else ""
@@ -280,18 +275,10 @@ def _translate(
             for number, translation in enumerate(stream, first_line):
                 if first and number == first_line:
                     _warn_if_paragraphs(first, where, translator.run.config.data.source)
-                if translation.was_too_long:
-                    too_long.append(number)
-                checks = ["too long"] if translation.was_too_long else to_check(translation)
-                for what in () if translation.was_too_long else checks:
+                for what in to_check(translation):
                     found.setdefault(what, []).append(number)
-                if translation.source.strip():
-                    add_row(text.name, f"line {number}", translation.source, translation.text, "; ".join(checks))
                 print(render(number, translation), file=out)
     finally:
-        if too_long:
-            became = TOO_LONG_RESULTS[translator.settings.on_too_long]
-            log.warning("%s%s too long, %s: %s", where, f"{len(too_long):,}", became, _line_numbers(too_long))
         if found:
             notes = [
                 f"{what} in {pluralize(len(of), 'translation')}: {_line_numbers(of)}" for what, of in found.items()
@@ -316,9 +303,7 @@ def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None
         )
 
 
-def _translate_interactively(
-    translator: "Translator", render: Callable[[int, "Translation"], str], add_row: AddRow
-) -> None:
+def _translate_interactively(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Translates each line when it is typed, until Ctrl-D."""
     data = translator.run.config.data
     log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
@@ -328,7 +313,7 @@ def _translate_interactively(
     def answer(number: int, line: str) -> None:
         try:
             text = _InputText("", [options.require_utf8(line, f"line {number}")], n_lines=1)
-            _translate(translator, text, render, sys.stdout, add_row, first_line=number)
+            _translate(translator, text, render, sys.stdout, first_line=number)
         except (DataError, MemoryShortage) as error:  # the next line may be fine
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
@@ -451,15 +436,14 @@ def _translate_file(translator: "Translator", path: Path, form: str, output: Pat
     """Translates a document, and logs counts of its texts. Raises DataError for a file in another format."""
     from transformer_cli.adapters.documents.files import describe_counts
 
-    translated = _translate_content(translator, path, form)
+    translated = _translate_content(translator, path, form, add_row)
     if output is None or output == STDIO:
         sys.stdout.write(translated.content.decode(errors="surrogateescape"))
     else:
         with options.name_in_errors(output):
             write_bytes(output, translated.content)
-    name = "standard input" if path == STDIO else str(path)
-    _add_texts(add_row, name, translated)
-    log.info("%s: %s", name, describe_counts(translated.counts, translated.checks))
+    described = describe_counts(translated.counts, translated.checks)
+    log.info("%s: %s", "standard input" if path == STDIO else path, described)
 
 
 def _translate_folder(translator: "Translator", folder: Path, output: Path, add_row: AddRow) -> None:
@@ -486,12 +470,11 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
                 if os.path.exists(output / name):
                     n_there += 1
                 elif form:
-                    translated = _translate_content(translator, path, form)
+                    translated = _translate_content(translator, path, form, add_row)
                     with options.name_in_errors(output / name):
                         write_bytes(output / name, translated.content, clean_up=False)
                     counts += translated.counts
                     checks += translated.checks
-                    _add_texts(add_row, str(path), translated)
                     n_done += 1
                 else:
                     _copy_file(path, output / name)
@@ -510,17 +493,22 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
         raise DataError(f"{folder}: {failed} not translated; see the errors above")
 
 
-def _translate_content(translator: "Translator", path: Path, form: str) -> "TranslatedFile":
-    """Returns a translated document. Raises DataError or MemoryShortage, which name it."""
+def _translate_content(translator: "Translator", path: Path, form: str, add_row: AddRow) -> "TranslatedFile":
+    """Returns a translated document. Raises DataError or MemoryShortage, which name it, as warnings do."""
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
 
     content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path
     if form == PLAIN_TEXT:
         options.warn_if_not_plain(content[:SNIFFED_BYTES], name, refuses=True)
     try:
-        return translator.translate_file(content, form, name=str(name))
+        translated = translator.translate_file(content, form)
     except (DataError, MemoryShortage) as error:
         raise type(error)(f"{name}: {error}") from None
+    for warning in translated.warnings:
+        log.warning("%s: %s", name, warning)
+    for place, source, target, checks in translated.texts:
+        add_row(str(path), place.unit + place.part, source, target, checks, place.replaced)
+    return translated
 
 
 def _copy_file(path: Path, to: Path) -> None:

@@ -9,7 +9,7 @@ from transformer_cli.errors import DataError
 
 HEADER_BYTES = 1 << 14  # of a catalogue, searched for its encoding
 MAX_MESSAGE_CHARS = 1 << 24  # including the lines before a message
-MACHINE_COMMENT, FUZZY_FLAG = "# machine translation", "#, fuzzy"  # lines that mark a message
+MARKS = MACHINE_COMMENT, FUZZY_FLAG = "# machine translation", "#, fuzzy"  # lines before a translated message
 
 _STRING = re.compile(r'\s*(?:(msgctxt|msgid|msgid_plural|msgstr)(\[\d{1,2}\])?\s*)?"((?:[^"\\]|\\.)*)"\s*')
 _OTHER_LINE = re.compile(r"\s*(?:#(?P<flags>[,=].*\bfuzzy\b)?(?P<obsolete>~)?|domain\s|\Z)")

@@ -56,7 +56,7 @@ def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
     attributes: those of the unit (XLIFF 2: the segment), the target and Trados' <sdl:seg> together, with or without
     namespaces.
     """
-    attributes = _without_namespaces(attributes)
+    attributes = {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}
     found = {name: attributes[name] in values for name, values in CONFIRMED.items() if name in attributes}
     if by_tools := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
         return all(by_tools)
@@ -76,13 +76,8 @@ def is_untranslated_copy(attributes: Mapping[str, str]) -> bool:
 def is_untouched_suggestion(attributes: Mapping[str, str]) -> bool:
     """Whether a target is a machine translation that nobody has touched: ours, or one that is marked in the same way.
 
-    attributes: see `is_confirmed`.
+    attributes: as for `is_confirmed`, with the prefix "mq:" of memoQ.
     """
-    attributes = _without_namespaces(attributes)
     marks = MT_SEGMENT if "conf" in attributes else MT_STATE_2 if "subState" in attributes else MT_STATE
     is_marked = marks.items() <= attributes.items() and "origin-system" not in attributes  # Trados names other engines
-    return is_marked and attributes.get("status", UNTOUCHED[0]) in UNTOUCHED and not is_confirmed(attributes)
-
-
-def _without_namespaces(attributes: Mapping[str, str]) -> dict[str, str]:
-    return {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}
+    return is_marked and attributes.get("mq:status", UNTOUCHED[0]) in UNTOUCHED and not is_confirmed(attributes)

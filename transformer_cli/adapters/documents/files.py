@@ -47,8 +47,6 @@ class FileFormat:
     """raises DataError, without the file's name, if the content is not in this format"""
     is_text: bool = True
     """whether it can be printed"""
-    settings: tuple[str, ...] = ()
-    """names of TranslationSettings that `parse` takes, too"""
 
 
 def read_content(path: Path, file_format: FileFormat) -> bytes:
@@ -111,15 +109,12 @@ FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt",), _parse_text),
     "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _parse_html_file),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), parse_word, is_text=False),
-    "xliff": FileFormat(
-        (XLIFF,),
-        (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"),
-        parse_xliff,
-        settings=("renew", "any_language"),
-    ),
-    "po": FileFormat((PO,), (".po", ".pot"), parse_po, settings=("fuzzy", "renew", "any_language")),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
+    "po": FileFormat((PO,), (".po", ".pot"), parse_po),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }
+SETTINGS = {"xliff": ("renew", "any_language"), "po": ("fuzzy", "renew", "any_language")}
+"""names of TranslationSettings that a format's `parse` takes, too"""
 
 
 def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool:

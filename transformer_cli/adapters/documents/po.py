@@ -10,15 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
-from transformer_cli.adapters.corpora.po import (
-    FUZZY_FLAG,
-    MACHINE_COMMENT,
-    Message,
-    header_languages,
-    parse_messages,
-    po_encoding,
-    unescape,
-)
+from transformer_cli.adapters.corpora.po import MARKS, Message, header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import (
@@ -47,23 +39,20 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 def parse_po(
     content: bytes, languages: LanguagePair, *, fuzzy: bool = False, renew: bool = False, any_language: bool = False
 ) -> ParsedFile:
-    """Parse the messages of a catalogue. fuzzy, renew, any_language: see `TranslationSettings`.
-
-    Raises DataError for other files, and for other languages.
-    """
-    mark = FUZZY_FLAG if fuzzy else MACHINE_COMMENT
+    """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files and languages."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
-    plural_forms: Sequence[str] = ()
+    forms: Sequence[str] = ()  # see `_add_message`
     for message in parse_messages(LINE.findall(text)):
         if message.strings and not any(message.strings.get("msgid", ())):  # the header
             header = "".join(message.strings.get("msgstr", ()))
-            plural_forms = next((forms for rule, forms in _PLURAL_RULES.items() if rule.search(header)), ())
+            forms = next((found for rule, found in _PLURAL_RULES.items() if rule.search(header)), ())
             if not any_language:
                 refuse_other_languages(header_languages(unescape(header, encoding)), languages)
         if message.msgstr_lines:
-            _add_message(build, message, kept, encoding, mark, plural_forms, renew=renew)
+            mark = MARKS[fuzzy] * (fuzzy or not message.is_by_machine)
+            _add_message(build, message, kept, encoding, mark, forms, renew=renew)
         else:
             build.end_block(*message.lines_before)
     build.end_block()
@@ -71,29 +60,21 @@ def parse_po(
 
 
 def _add_message(
-    build: Builder,
-    message: Message,
-    kept: Counter[str],
-    encoding: str,
-    mark: str,
-    plural_forms: Sequence[str],
-    *,
-    renew: bool,
+    build: Builder, message: Message, kept: Counter[str], encoding: str, mark: str, forms: Sequence[str], *, renew: bool
 ) -> None:
     """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate.
 
-    plural_forms: the strings that they translate; empty if it is not known. renew: replace machine translations.
+    forms: the strings that plural forms translate; empty if it is not known. renew: see `TranslationSettings`.
     """
     before, lines, is_plural = message.lines_before, message.msgstr_lines, "msgid_plural" in message.strings
-    sources = ["".join(message.strings.get(each, "")) for each in (plural_forms if is_plural else ["msgid"])]
+    sources = ["".join(message.strings.get(each, "")) for each in (forms if is_plural else ["msgid"])]
     targets = [n for n, line in enumerate(lines) if line.lstrip().startswith("msgstr")]
     # msgctxt, msgid or, directly before them, the previous msgid
     start = next((n for n, line in enumerate(before) if line.lstrip().startswith(("msg", "#|"))), 0)
     old = [unescape("".join(texts), encoding) for key, texts in message.strings.items() if key.startswith("msgstr")]
     is_kept = message.is_translated and not (renew and message.is_by_machine and not message.is_fuzzy)
     is_new = all(sources) and len(sources) == len(targets) and not is_kept
-    is_marked = message.is_by_machine and mark == MACHINE_COMMENT
-    marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new and not is_marked else []
+    marks = [mark + ("\r\n" if before[start].endswith("\r\n") else "\n")] if is_new and mark else []
     build.end_block(*before[:start], *marks, *before[start:])
     if not is_new:
         reason = "plural forms" if not message.is_translated else "fuzzy" if message.is_fuzzy else "already translated"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Block, Place
-from transformer_cli.adapters.documents.files import FORMATS, TRANSLATED
+from transformer_cli.adapters.documents.files import FORMATS, SETTINGS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
@@ -39,6 +39,7 @@ class TranslatedFile(NamedTuple):
     counts: Counter[str]
     """of texts: TRANSLATED, and those that are kept, by reason"""
     texts: list[TranslatedText]
+    warnings: Sequence[str]
 
     @property
     def checks(self) -> Counter[str]:
@@ -50,21 +51,20 @@ def translate_html(translator: Translator, html: str) -> str:
     """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
     data = translator.run.config.data
     document = parse_html(html, (data.source, data.output_language))
-    found, _ = _translate_blocks(translator, document.blocks, "")
+    found, parts = _translate_blocks(translator, document.blocks)
+    if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
+        log.warning("%d of %d blocks of text were too long", n_too_long, len(parts))
     return document.render(found)
 
 
-def translate_file(translator: Translator, content: bytes, file_format: str, name: str) -> TranslatedFile:
+def translate_file(translator: Translator, content: bytes, file_format: str) -> TranslatedFile:
     """Returns a file with its text translated; see `api.Translator.translate_file`."""
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
-    options = {name: getattr(translator.settings, name) for name in FORMATS[file_format].settings}
+    options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
     parsed = FORMATS[file_format].parse(content, (data.source, data.output_language), **options)
-    where = f"{name}: " if name else ""
-    for warning in parsed.warnings:
-        log.warning("%s%s", where, warning)
-    found, parts = _translate_blocks(translator, parsed.blocks, where)
+    found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters
     for block, (text, _) in zip(parsed.blocks, found, strict=True):
         lengths[block.place.unit] += len(text)
@@ -72,7 +72,8 @@ def translate_file(translator: Translator, content: bytes, file_format: str, nam
         TranslatedText(block.place, block.text, text, to_check(block, text, links, of_block, lengths))
         for block, (text, links), of_block in zip(parsed.blocks, found, parts, strict=True)
     ]
-    return TranslatedFile(parsed.render(found), Counter({TRANSLATED: len(texts)}) + parsed.kept, texts)
+    counts = Counter({TRANSLATED: len(texts)}) + parsed.kept
+    return TranslatedFile(parsed.render(found), counts, texts, parsed.warnings)
 
 
 def to_check(
@@ -93,12 +94,9 @@ def to_check(
 
 
 def _translate_blocks(
-    translator: Translator, blocks: Sequence[Block], where: str
+    translator: Translator, blocks: Sequence[Block]
 ) -> tuple[list[tuple[str, Sequence[Link]]], list[list[Translation]]]:
-    """Returns the translation of each block for `Document.render`, and the translations of its parts.
-
-    where: the prefix of warnings.
-    """
+    """Returns the translation of each block for `Document.render`, and the translations of its parts."""
     texts, language = [block.text for block in blocks], translator.run.config.data.source
     protected = translator.pipeline.protected_spans
     spans = [
@@ -118,8 +116,6 @@ def _translate_blocks(
     ]
     remaining = iter(found)
     parts = [[next(remaining) for _ in cuts] for cuts in spans]
-    if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
-        log.warning("%s%d of %d blocks of text were too long", where, n_too_long, len(texts))
     return list(map(join_with_links, texts, spans, parts)), parts
 
 

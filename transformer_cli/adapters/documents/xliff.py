@@ -53,33 +53,32 @@ _Range = tuple[int, int]
 def parse_xliff(
     content: bytes, languages: LanguagePair, *, renew: bool = False, any_language: bool = False
 ) -> ParsedFile:
-    """Parse the segments of a file. renew, any_language: see `TranslationSettings`.
-
-    Raises DataError if it is not XLIFF 1.2, 2.0 or 2.1, or for other languages.
-    """
+    """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions and languages."""
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
-    translates, spaces = [True], [""]  # of the open elements
+    translates, spaces = ["yes"], [""]  # of the open elements
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start":
             if event.name != "xliff":
                 raise DataError("not XLIFF 1.2, 2.0 or 2.1; export it in one of these versions")
             version = xliff_version(event.attributes)
         if event.kind == "start":
-            translates.append({"yes": True, "no": False}.get(event.attributes.get("translate", ""), translates[-1]))
+            translate = event.attributes.get("translate", "")
+            translates.append(translate if translate in ("yes", "no") else translates[-1])
             spaces.append(event.attributes.get("xml:space", spaces[-1]))
             if event.name == "unit":
                 limit = event.attributes.get("slr:sizeRestriction", "").rpartition(",")[2]  # of "least,most"
                 of_unit = {"id": event.attributes.get("id", ""), "maxwidth": limit, "size-unit": "char"}
             if event.name == version.unit:
                 named = {"segment": event.attributes.get("id", ""), **of_unit} if of_unit else {}
-                event = event._replace(attributes={**event.attributes, **named, "xml:space": spaces[-1]})
+                inherited = {"xml:space": spaces[-1], "translate": translates[-1]}
+                event = event._replace(attributes={**event.attributes, **named, **inherited})
         if unit or (event.kind == "start" and event.name == version.unit):
             unit.append(event)
             if event.kind == "end" and event.name == version.unit:
-                _add_unit(build, unit, kept, version, is_translated=translates[-1], renew=renew)
+                _add_unit(build, unit, kept, version, renew=renew)
                 unit = []
         elif event.kind == "start" and event.name == version.with_languages:
             codes = [event.attributes.get(name) for name in (version.source_language, version.target_language)]
@@ -101,18 +100,12 @@ def parse_xliff(
 
 
 def _add_unit(
-    build: Builder,
-    unit: Sequence[XmlEvent],
-    kept: Counter[str],
-    version: XliffVersion,
-    *,
-    is_translated: bool,
-    renew: bool,
+    build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], version: XliffVersion, *, renew: bool
 ) -> None:
     """Add a unit, with targets for the segments that need a translation."""
     attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
     reason = (
-        "not to be translated" if not is_translated
+        "not to be translated" if attributes.get("translate") == "no"
         else "approved" if attributes.get("approved") == "yes"
         else "locked" if {attributes.get("mq:locked"), attributes.get("m:locked")} & {"locked", "yes", "true"}
         else ""

@@ -19,6 +19,8 @@ def to_check(translation: Translation) -> list[str]:
     (which add "in 3") and reports show it without further changes.
     """
     source = translation.source
+    if translation.was_too_long:
+        return ["a source that is too long"]
     found = {
         "a number is missing": missing_numbers(source, translation.text),
         "a term is missing": any(place is None for _, place in translation.terms),
