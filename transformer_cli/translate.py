@@ -118,15 +118,19 @@ class Translator:
         texts = [translation.text for translation in translator.translate_detailed(given)]
         return texts[0] if isinstance(sentences, str) else texts
 
-    def translate_detailed(self, sentences: Iterable[str], *, name: str = "") -> list[Translation]:
+    def translate_detailed(self, sentences: Iterable[str], *, places: Sequence[str] = ()) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
-        name: the text's name in error messages. Raises DataError for a line that is too long, or a prefix that the
-        model cannot write.
+        places: of the sentences, in error messages, instead of "line 1" and so on. Raises DataError for a line that is
+        too long, or a prefix that the model cannot write.
         """
         refuse_str("sentences", sentences)
         self._check()
-        lines = list(self._encode_lines(sentences, 1, name))
+
+        def place_of(number: int) -> str:
+            return places[number - 1] if places else f"line {number}"
+
+        lines = list(self._encode_lines(sentences, 1, place_of, lambda: False))
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
@@ -172,7 +176,8 @@ class Translator:
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
-        encoded = self._encode_lines(lines, first_line, name, must_wait)
+        where = f"{name}: " if name else ""
+        encoded = self._encode_lines(lines, first_line, lambda number: f"{where}line {number}", must_wait)
         failure: TfmError | None = None
         while failure is None:
             pending: list[InputLine] = []
@@ -204,9 +209,9 @@ class Translator:
         _ = self.pipeline.prefix
 
     def _encode_lines(
-        self, lines: Iterable[str], first_line: int, name: str, must_wait: Callable[[], bool] = lambda: False
+        self, lines: Iterable[str], first_line: int, place_of: Callable[[int], str], must_wait: Callable[[], bool]
     ) -> Iterator[InputLine]:
-        """Yield each line, or text of several lines, encoded. Raises DataError with the line's number."""
+        """Yield each line, or text of several lines, encoded. Raises DataError with `place_of` its number."""
 
         def checked() -> Iterator[str]:
             for number, line in enumerate(lines, start=first_line):
@@ -219,7 +224,7 @@ class Translator:
             try:
                 line = self.pipeline.encode_text(sentence, list_number)
             except DataError as error:
-                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
+                raise DataError(f"{place_of(number)}: {error}") from None
             yield line
 
     def _translate(

@@ -104,7 +104,8 @@ def _translate_blocks(
     ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, return_scores=False)
-    found = by_sentences.translate_detailed(lines, name="blocks of text, one per line")
+    places = [each.place.unit + each.place.part for each, cuts in zip(blocks, spans, strict=True) for _ in cuts]
+    found = by_sentences.translate_detailed(lines, places=places)
     if translator.settings.on_too_long == "copy":  # the whole line, including the part that was not read
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
