@@ -324,8 +324,9 @@ class ModelConfig(Section, affects=Affects.MODEL):
     start_token: bool = True
     """whether <sos> is an ordinary token. False as in Marian: the source has no <sos>, the target begins with its
     vector (zero in Marian), and <pad> and <sos> are never predicted"""
-    positions: Literal["learned", "sinusoidal", "marian"] = "learned"
-    """position vectors: a learned table, or the sines and cosines of the paper"""
+    positions: Literal["learned", "sinusoidal", "marian", "rotary"] = "learned"
+    """position vectors: a learned table, or the sines and cosines of the paper; rotary: none, but queries and keys are
+    rotated (Su et al. 2021)"""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
     """maximum length of a sentence in tokens, <sos> and <eos> included (null: no limit; not with positions: learned)"""
     scale_embeddings: bool = True
@@ -370,10 +371,11 @@ class ModelConfig(Section, affects=Affects.MODEL):
             raise ValueError(
                 "max_length: null does not go with positions: learned; a learned table has a last position"
             )
-        if self.positions != "learned" and self.d_model % 2:
-            raise ValueError(
-                f"d_model: {self.positions} positions come in pairs of sine and cosine; {self.d_model} is odd"
-            )
+        key, width = "d_model", self.d_model
+        if self.positions == "rotary":
+            key, width = "head_dim", self.head_dim or self.d_model // self.num_heads
+        if self.positions != "learned" and width % 2:
+            raise ValueError(f"{key}: {self.positions} positions come in pairs of sine and cosine; {width} is odd")
         source, target = self.vectors.source, self.vectors.target
         if self.tie_embeddings == "all" and source and target and source != target:
             raise ValueError("vectors: with tie_embeddings: all both embeddings are one matrix; give source or target")

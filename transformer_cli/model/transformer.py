@@ -41,6 +41,8 @@ class Transformer(nn.Module):
         self.target_embedding = Embedding(config, target_vocabulary)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
+        head_dim = config.head_dim or config.d_model // config.num_heads
+        self.rotary = RotaryPositions(frequencies(head_dim)) if config.positions == "rotary" else None
         unwritable_ids = () if config.start_token else (pad_id, pad_id + 1)
         self.output = Output(config.d_model, target_vocabulary, unwritable_ids)
         if config.tie_embeddings == "all":
@@ -67,7 +69,8 @@ class Transformer(nn.Module):
     def encode(self, source: Layout, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (…, source, d_model), for a layout whose ids are (…, source)."""
         x = self.source_embedding(source.ids, source.positions)
-        return self.encoder(x, source.self_attention_fn(record.encoder_self if record else None))
+        attend = source.self_attention_fn(record.encoder_self if record else None)
+        return self.encoder(x, self.rotary(attend, source.positions) if self.rotary else attend)
 
     def decode(
         self,
@@ -82,6 +85,7 @@ class Transformer(nn.Module):
         """
         x = self.target_embedding(target.ids, target.positions)
         to_target = target.self_attention_fn(record.decoder_self if record else None, is_causal=True)
+        to_target = self.rotary(to_target, target.positions) if self.rotary else to_target
         cross_attention_fn = target.cross_attention_fn(source, record.cross if record else None)
         return self.decoder(x, memories, to_target, cross_attention_fn)
 
@@ -156,6 +160,40 @@ class SinusoidalPositions(nn.Module):
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (…, d_model/2, 2) → (…, d_model)
 
 
+class RotaryPositions(nn.Module):
+    """Rotates queries and keys by their positions, so that scores depend on distances (Su et al. 2021, section 3.2.2).
+
+    Embeddings get no position vectors, and attention to the source is as without positions.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, frequencies: Tensor) -> None:
+        """frequencies: float32 (depth/2,)."""
+        super().__init__()
+        self.register_buffer("frequencies", frequencies, persistent=False)
+
+    def forward(self, attend: AttentionFn, positions: Tensor) -> AttentionFn:
+        """Returns `attend` for rotated queries and keys, (…, heads, length, depth). positions int64 (…, length)."""
+        angles = positions[..., None, :, None] * self.frequencies  # (…, 1, length, depth/2)
+        cos, sin = angles.cos(), angles.sin()
+
+        def rotate(x: Tensor) -> Tensor:
+            """Turn the pairs (x_0, x_1), (x_2, x_3), … by their angles."""
+            even, odd = x[..., 0::2], x[..., 1::2]
+            return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2).to(x.dtype)
+
+        return lambda queries, keys, values, dropout: attend(rotate(queries), rotate(keys), values, dropout)
+
+
+class NoPositions(nn.Module):
+    """Adds nothing: the positions are elsewhere."""
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64 (…). Returns zeros (…, 1)."""
+        return torch.zeros_like(positions, dtype=torch.float32)[..., None]
+
+
 def frequencies(d_model: int) -> Tensor:
     """Returns 1 / 10000^(2i/d_model) for i = 0 … d_model/2-1, float32 (d_model/2,).
 
@@ -175,6 +213,8 @@ def marian_frequencies(d_model: int) -> Tensor:
 
 
 def _positions(config: ModelConfig) -> nn.Module:
+    if config.positions == "rotary":
+        return NoPositions()
     if config.positions != "learned":
         frequencies_of = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
         return SinusoidalPositions(frequencies_of(config.d_model))

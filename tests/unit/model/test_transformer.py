@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,12 +12,13 @@ from torch import Tensor, nn
 from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.model.attention import AttentionRecord, RecordedAttention, attention
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layout import Padded
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import (
     LearnedPositions,
+    RotaryPositions,
     SinusoidalPositions,
     Transformer,
     count_parameters,
@@ -184,6 +186,33 @@ def test_sinusoidal_positions_equal_the_formula(position: int) -> None:
         angle = position / 10000 ** (2 * i / d_model)
         assert found[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
         assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
+
+
+def test_rotary_positions_turn_complex_numbers() -> None:
+    """As in Su et al. 2021, eq. 13: a pair is a complex number, which position m multiplies by e^(i·m·θ)."""
+    rotary, draw = RotaryPositions(frequencies(6)), torch.Generator().manual_seed(0)
+    queries, keys, values = torch.randn(3, 2, 4, 5, 6, generator=draw).unbind()  # (batch, heads, length, depth)
+    positions = torch.tensor([[0, 1, 2, 3, 4], [7, 3, 0, 9, 2]])
+    turns = torch.polar(torch.ones(1), positions[:, None, :, None] * frequencies(6))
+
+    def attend(found_queries: Tensor, found_keys: Tensor, found_values: Tensor, dropout: nn.Dropout) -> Tensor:
+        for found, given in ((found_queries, queries), (found_keys, keys)):
+            wanted = torch.view_as_real(torch.view_as_complex(given.unflatten(-1, (3, 2)).contiguous()) * turns)
+            torch.testing.assert_close(found, wanted.flatten(-2))
+        return found_values
+
+    assert rotary(attend, positions)(queries, keys, values, nn.Dropout()).equal(values)
+
+
+def test_rotary_scores_depend_on_distances() -> None:
+    rotary, record = RotaryPositions(frequencies(8)), list[RecordedAttention]()
+    queries, keys = torch.randn(2, 1, 1, 6, 8, generator=torch.Generator().manual_seed(0)).unbind()
+    for start in (0, 50):
+        rotary(partial(attention, record=record), torch.arange(start, start + 6)[None])(
+            queries, keys, keys, nn.Dropout(0)
+        )
+    torch.testing.assert_close(record[0].scores, record[1].scores)
+    assert not torch.allclose(record[0].scores, queries @ keys.transpose(-2, -1) / math.sqrt(8))
 
 
 def test_marian_frequencies_end_at_1e_4() -> None:

@@ -32,7 +32,7 @@ from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
 SHAPES: dict[str, dict[str, Any]] = {
-    **VARIANTS,
+    **{name: variant for name, variant in VARIANTS.items() if variant.get("positions") != "rotary"},  # refused
     "pre-norm without a final norm": {"norm": "pre", "activation": "gelu"},
     "post-norm with a final norm": {"final_norm": True, "tie_embeddings": "all"},
     "stacks of 3 and 1": {"num_encoder_layers": 3, "num_decoder_layers": 1},
