@@ -7,7 +7,7 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import NamedTuple
 
@@ -18,10 +18,12 @@ from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentence_spans
 
 MAX_GAP_S = 3.0  # between two cues of a sentence
+MAX_ROLL_S = 0.05  # between two cues that may repeat a line
 MAX_CUES_PER_SENTENCE = 5  # in text without punctuation, more cues are translated one by one
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
+_WORD_TIME = re.compile(r"<\d{1,4}:[\d:.]{4,12}>")  # <00:00:05.100>, before a word that is highlighted then
 _START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
@@ -40,7 +42,7 @@ _SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements aroun
 
 class _Part(NamedTuple):
     kind: str
-    """"text", "open", "close", "standalone", one of _BREAKS; a sentence may span "line" and "cue" """
+    """"text", "open", "close", "standalone", "proportional", one of _BREAKS; a sentence may span "line" and "cue" """
     raw: str
     text: str = ""
     """text without entities, or the name of an element"""
@@ -53,8 +55,10 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
     escapes = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
     build = Builder(escaping_writer(lambda words: words.translate(escapes)))
-    pending, kept = list[_Part](), Counter[str]()
-    for part in _merge_parts(_parse_parts(text, is_vtt, kept)):
+    pending, kept, lines = list[_Part](), Counter[str](), LINE.findall(text)
+    repeated = _repeated_lines(lines)
+    shown_once = [" " + line[len(line.rstrip()) :] if n in repeated else line for n, line in enumerate(lines)]
+    for part in _merge_parts(_parse_parts(shown_once, is_vtt, kept)):
         if part.kind == "block_end":
             _add_sentences(build, pending, languages[0])
             build.end_block(part.raw)
@@ -65,14 +69,39 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     _add_sentences(build, pending, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("not subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
-    return ParsedFile([build.document], encode, kept)
+
+    def assemble(translated: str) -> bytes:
+        """Write each repeated line with the translation of the one that it repeats."""
+        found = LINE.findall(translated)
+        for n, origin in repeated.items():
+            found[n] = lines[n].replace(lines[n].strip(), _MARKUP.sub("", found[origin]).strip())
+        return encode("".join(found))
+
+    return ParsedFile([build.document], assemble, kept)
 
 
-def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
+def _repeated_lines(lines: Sequence[str]) -> dict[int, int]:
+    """Returns the lines that repeat a line of the cue just before, as captions that roll up do, and their originals.
+
+    Both are indices; the original of a line that is repeated several times is the first one.
+    """
+    repeated, before, now, last_s = dict[int, int](), dict[str, int](), dict[str, int](), float("-inf")
+    for n, line in enumerate(lines):
+        text = _MARKUP.sub("", line).strip()
+        if times := _TIMES.fullmatch(line):
+            rolls = _seconds(*times.groups()[:4]) - last_s < MAX_ROLL_S
+            before, now, last_s = now if rolls else {}, {}, _seconds(*times.groups()[4:])
+        elif has_letter(text):
+            if text in before and text == line.strip():
+                repeated[n] = before[text]
+            now[text] = repeated.get(n, n)
+    return repeated
+
+
+def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
     """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
     between, last_s, is_in_cue, is_separate = list[str](), float("-inf"), False, True  # between: lines between two cues
     open_mark = ""  # the closing mark of a sound that goes on in the next line
-    lines = LINE.findall(text)
     for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
         is_cue_id = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())
@@ -102,12 +131,12 @@ def _parse_parts(text: str, is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]
             yield _Part(kind, "".join(between))
         is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_speaker_name(text)
         first, end = _MARKUP_BEFORE.match(inside).end(), len(inside.rstrip())  # type: ignore[union-attr]
-        between, start = [inside[end:]], 0
+        between, start, has_word_times = [inside[end:]], 0, _WORD_TIME.search(inside) is not None
         pieces = [(first, first + 1)] * begins_sound + [(last := inside.rfind(text[-1:]), last + 1)] * ends_sound
         if name and inside.startswith(name[0], first):
             pieces.append((first + name.start(2), first + name.end(2)))
         for piece_start, piece_end in [*sorted(pieces), (end, end)]:
-            yield from _inline_parts(inside[start:piece_start], is_vtt)
+            yield from _inline_parts(inside[start:piece_start], is_vtt, has_word_times)
             if piece_start < piece_end:
                 yield _Part("block_end" if name else "standalone", inside[piece_start:piece_end])
             start = piece_end
@@ -138,10 +167,12 @@ def _find_sound(text: str, open_mark: str) -> tuple[bool, bool, str]:
     return begins, ends, "" if ends else mark * begins or open_mark * (not mark)
 
 
-def _inline_parts(text: str, is_vtt: bool) -> Iterator[_Part]:
+def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[_Part]:
     for found in _INLINE_PART.finditer(text):
         raw, name = found[0], found["name"]
-        if name in _SPANNING:
+        if has_word_times and name in ("", "c"):
+            yield _Part("proportional", raw)
+        elif name in _SPANNING:
             yield _Part("close" if found["slash"] else "open", raw, name)
         elif name == "v" and not found["slash"]:
             yield _Part("block_end", raw)
@@ -209,7 +240,7 @@ def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
                 build.add_proportional(each.raw, space=" ")
             else:
                 build.end_block(each.raw)
-        elif index in across:
+        elif index in across or each.kind == "proportional":
             build.add_proportional(each.raw)
         elif each.kind == "standalone" or (each.kind == "open" and build.has_open(each.text)):
             build.add_standalone(each.raw)

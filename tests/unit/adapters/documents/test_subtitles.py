@@ -84,6 +84,24 @@ def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str,
     assert opened.blocks[0].has_empty_line(translation, []) == ("" in cues)
 
 
+def rolling(*words: str) -> str:
+    """Two lines that roll up, with word times, as YouTube's are."""
+    one, two, three, four = words
+    times = "00:0{}.000 --> 00:0{}.000 position:0%\n"
+    return (
+        f"WEBVTT\n\n{times.format(1, 2)} \n{one}<00:00:01.200><c> {two}</c>\n\n{times.format(2, 3)}{one} {two}\n \n\n"
+        f"{times.format(3, 4)}{one} {two}\n{three}<00:00:03.500><c> {four}</c>\n\n{times.format(4, 5)}{three} {four}\n"
+    )
+
+
+def test_subtitles_that_roll_up_keep_word_times_and_repeat_the_translation() -> None:
+    opened = parse_subtitles(rolling("Ein", "Hund", "läuft", "gerade.").encode(), ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["Ein Hund läuft gerade."]
+    assert opened.render([("A dog is running.", [])]).decode() == rolling("A", "dog", "is", "running.")
+    apart = srt("Nein", "Nein")
+    assert texts(apart) == ["Nein Nein"]
+
+
 LINES = ["1\n", "00:00:01,000 --> 00:00:02,000\n", "\n", "A dog ", "runs.\n", "<i>", "</i>", "- ", "{\\an8}", "\r\n"]
 
 
