@@ -31,6 +31,7 @@ from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
 from transformer_cli.adapters.terminology import glossary, list_numbers
 from transformer_cli.adapters.terminology.annotations import missing_numbers
+from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.config.schema import DataConfig
@@ -61,10 +62,9 @@ READ_IN = names(
     "adapters.documents.blocks adapters.documents.po adapters.documents.markup adapters.documents.parsed_file "
     "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff adapters.documents.xmltext "
     "adapters.interop.foreign adapters.serve.request_bodies adapters.terminology.annotations "
-    "adapters.terminology.glossary adapters.terminology.list_numbers adapters.terminology.placeholders "
-    "adapters.terminology.template_code "
-    "system.terminal text.alignment text.codec text.file_formats text.languages text.lines text.normalization "
-    "text.sentences"
+    "adapters.terminology.conversions adapters.terminology.glossary adapters.terminology.list_numbers "
+    "adapters.terminology.placeholders adapters.terminology.template_code system.terminal text.alignment text.codec "
+    "text.file_formats text.languages text.lines text.normalization text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -153,6 +153,13 @@ def rendered(document: Document) -> object:
     """Renders a document with its words in another order."""
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return document.render(found)
+
+
+def reordered(text: str, *flags: str) -> str:
+    """Replaces conversions of printf, and restores them in another order."""
+    found = Conversions()
+    found.start_message(flags)
+    return found.restore(found.replace(text)[::-1])
 
 
 def put_back(text: str) -> object:
@@ -301,6 +308,10 @@ READERS: dict[str, tuple[Reader, str]] = {
         "1. a\n|1.1 a\n|\n|1. \n\n\n|i.\n|#\n",
     ),
     "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
+    "conversions.Conversions": (
+        lambda text: reordered(text, "c-format") + reordered(text, "sh-format") + reordered(text),
+        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s",
+    ),
     "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (
         lambda text: alignment.original_spans(text, text, spots(text), []),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
 
+from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.text.alignment import (
     CLOSING_MARKS,
     Link,
@@ -155,6 +156,8 @@ class Document:
     """markup and blocks in order; blocks of attributes are inside the elements of other blocks"""
     blocks: list[Block]
     """all blocks; those of attributes come before the block that contains them"""
+    conversions: Conversions = field(default_factory=Conversions)
+    """of printf, for which stand-ins are in the blocks"""
 
     def add_texts(self, pieces: Iterable[str], escape: Callable[[str], str]) -> list[str | Block]:
         """Add a block for each text, and return the pieces with these. pieces: markup and text, in turn."""
@@ -179,7 +182,7 @@ class Document:
         for block, (text, links) in zip(self.blocks, translations, strict=True):
             text, links = block.restore_whitespace(text, links)
             written[block] = block.write(_insert_elements(block, text, _place_elements(block, text, links), written))
-        return "".join(_fill_blocks(self.parts, written))
+        return self.conversions.restore("".join(_fill_blocks(self.parts, written)))
 
 
 class Builder:

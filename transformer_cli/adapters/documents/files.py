@@ -113,7 +113,10 @@ FORMATS = {
     "po": FileFormat((PO,), (".po", ".pot"), parse_po),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }
-SETTINGS = {"xliff": ("renew", "any_language"), "po": ("fuzzy", "renew", "any_language")}
+SETTINGS = {
+    "xliff": ("renew", "any_language", "protect"),
+    "po": ("fuzzy", "renew", "any_language", "protect"),
+}
 """names of TranslationSettings that a format's `parse` takes, too"""
 
 

@@ -21,7 +21,7 @@ from transformer_cli.adapters.documents.parsed_file import (
     decode_text,
     refuse_other_languages,
 )
-from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
+from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
 
 _MESSAGE_PART = re.compile(
     rf"(?P<code>{TERMINAL_CODE})|"
@@ -37,12 +37,19 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
 def parse_po(
-    content: bytes, languages: LanguagePair, *, fuzzy: bool = False, renew: bool = False, any_language: bool = False
+    content: bytes,
+    languages: LanguagePair,
+    *,
+    fuzzy: bool = False,
+    renew: bool = False,
+    any_language: bool = False,
+    protect: bool = True,
 ) -> ParsedFile:
     """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files and languages."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
+    build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     forms: Sequence[str] = ()  # see `_add_message`
     for message in parse_messages(LINE.findall(text)):
         if message.strings and not any(message.strings.get("msgid", ())):  # the header
@@ -81,8 +88,10 @@ def _add_message(
         kept[reason] += any(message.strings.get("msgid", ()))  # not the header
         build.end_block(*lines)
         return
+    flags = {flag.strip() for line in before if line.startswith(("#,", "#=")) for flag in line[2:].split(",")}
     for form, (source, (first, last)) in enumerate(zip(sources, pairwise([*targets, len(lines)]), strict=True)):
         build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural, replaced=old[form])
+        build.document.conversions.start_message(flags)
         end = lines[last - 1][len(lines[last - 1].rstrip()) :]
         line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
         build.end_block(lines[first][: lines[first].index('"') + 1])
@@ -94,7 +103,7 @@ def _add_message(
 
 def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
     """Add the text of a message. Returns whether it has a letter."""
-    inlines = list[Inline]()
+    source, inlines = build.document.conversions.replace(source), list[Inline]()
     for part in _MESSAGE_PART.finditer(source):
         if part["name"]:
             inlines.append(inline_of_tag(part))

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Block, Place
@@ -11,6 +12,7 @@ from transformer_cli.adapters.documents.files import FORMATS, SETTINGS, TRANSLAT
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
+from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.errors import ArgumentError
 from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
@@ -66,31 +68,41 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     parsed = FORMATS[file_format].parse(content, (data.source, data.output_language), **options)
     found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters
-    for block, (text, _) in zip(parsed.blocks, found, strict=True):
-        lengths[block.place.unit] += len(text)
+    conversions = [document.conversions for document in parsed.documents for _ in document.blocks]
+    targets = [each.restore(text) for each, (text, _) in zip(conversions, found, strict=True)]
+    for block, target in zip(parsed.blocks, targets, strict=True):
+        lengths[block.place.unit] += len(target)
+    checks = map(partial(to_check, lengths=lengths), parsed.blocks, found, targets, parts, conversions)
     texts = [
-        TranslatedText(block.place, block.text, text, to_check(block, text, links, of_block, lengths))
-        for block, (text, links), of_block in zip(parsed.blocks, found, parts, strict=True)
+        TranslatedText(block.place, each.restore(block.text), target, what)
+        for block, each, target, what in zip(parsed.blocks, conversions, targets, checks, strict=True)
     ]
     counts = Counter({TRANSLATED: len(texts)}) + parsed.kept
     return TranslatedFile(parsed.render(found), counts, texts, parsed.warnings)
 
 
 def to_check(
-    block: Block, text: str, links: Sequence[Link], parts: Sequence[Translation], lengths: Mapping[str, int]
+    block: Block,
+    found: tuple[str, Sequence[Link]],
+    target: str,
+    parts: Sequence[Translation],
+    conversions: Conversions,
+    lengths: Mapping[str, int],
 ) -> list[str]:
     """Returns what a person ought to check in the translation of a block, in order; see `annotations.to_check`.
 
-    parts: the translations of its parts. lengths: of each unit's translation, in characters.
+    found: the translation, with stand-ins, and its links. target: without stand-ins. parts: the translations of its
+    parts. conversions: those of its document. lengths: of each unit's translation, in characters.
     """
-    found = {
+    checks = {
         **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
-        "the place of a tag is missing": block.has_unplaced_element(text, links),
-        "a line or cue is empty": block.has_empty_line(text, links),
-        "a machine translation was replaced": block.place.replaced not in ("", text),
+        "the place of a tag is missing": block.has_unplaced_element(*found),
+        "a line or cue is empty": block.has_empty_line(*found),
+        "the order of placeholders may be wrong": conversions.loses_order(found[0]),
+        "a machine translation was replaced": block.place.replaced not in ("", target),
         "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],
     }
-    return [what for what, is_found in found.items() if is_found]
+    return [what for what, is_found in checks.items() if is_found]
 
 
 def _translate_blocks(

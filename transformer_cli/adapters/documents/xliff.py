@@ -25,6 +25,7 @@ from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, es
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile, refuse_other_languages
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
+from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.errors import DataError
 
 _PREFIXES = {
@@ -51,11 +52,17 @@ _Range = tuple[int, int]
 
 
 def parse_xliff(
-    content: bytes, languages: LanguagePair, *, renew: bool = False, any_language: bool = False
+    content: bytes,
+    languages: LanguagePair,
+    *,
+    renew: bool = False,
+    any_language: bool = False,
+    protect: bool = True,
 ) -> ParsedFile:
     """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions and languages."""
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
+    build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
     translates, spaces = ["yes"], [""]  # of the open elements
@@ -182,7 +189,8 @@ def _empty_target(unit: Sequence[XmlEvent], source: int) -> list[XmlEvent]:
 
 def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool:
     """Add the content of an element as text and inline elements. Returns whether it has a letter."""
-    inlines = list[Inline]()
+    inlines, conversions = list[Inline](), build.document.conversions
+    conversions.start_message()
     depth = 0  # in an element that is copied
     protected = ""  # the pair of an open <sm translate="no"/>
     keeps_lines = "preserve" in [each.attributes.get("xml:space") for each in (unit[0], unit[span[0]])]
@@ -200,7 +208,9 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
         elif kind == "text" and protected:
             inlines.append(Inline(each.raw))
         elif kind == "text":
-            inlines += _split_html(each, keeps_lines=keeps_lines)
+            # the tags and text of a CDATA section are written with entities instead
+            raw = html.escape(each.text, quote=False) if "<![" in each.raw else each.raw
+            inlines += _split_html(conversions.replace(raw), keeps_lines=keeps_lines)
         else:
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
     both = {each.opens for each in inlines} & {each.closes for each in inlines}  # others end in another segment
@@ -213,12 +223,8 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
     return build.add_inlines(inlines, _SPANNING)
 
 
-def _split_html(event: XmlEvent, *, keeps_lines: bool) -> Iterator[Inline]:
-    """Yield the escaped HTML tags of a text, the text between them and, if it preserves white space, its line ends.
-
-    The tags and text of a CDATA section are written with entities instead.
-    """
-    raw = html.escape(event.text, quote=False) if "<![" in event.raw else event.raw
+def _split_html(raw: str, *, keeps_lines: bool) -> Iterator[Inline]:
+    """Yield the escaped HTML tags of a text, the text between them and, if it preserves white space, its line ends."""
     for part in _TEXT_PART[keeps_lines].finditer(raw):
         if part["text"]:
             yield Inline(part[0], html.unescape(part[0]).replace("\r\n", "\n"))

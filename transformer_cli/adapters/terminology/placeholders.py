@@ -18,9 +18,11 @@ BRACKET_PAIRS = {
     *("« »".replace(" ", 2 * space) for space in " \u00a0\u202f"),
 }
 
+STAND_INS = range(0xF0000, 0x10FFFE)  # characters for private use; each may stand for a protected span
+STAND_IN = re.compile(f"[{chr(STAND_INS[0])}-{chr(STAND_INS[-1])}]")
 _MASK = "\ufdd1"  # a noncharacter, which stands for each character of code and messages while placeholders are found
 # For linear time, no two neighbouring parts repeat the same character: the digits after flags do not begin with 0.
-_FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
+FLAGS = r"[-+0#,(']*(?:\*|(?!0)\d+)?(?:\.(?:\*|\d+))?(?:hh?|ll?|z)?"
 _BULLET = (  # of a list, a heading, a quote or a paragraph of a law: -, ##, (1), iv), aa), 1.2), [1], § 5
     r"(?:[*+\u2013\u2014-]|>{1,9}|#{1,6}|\[(?:\d{1,3}|[ xX])\]|\((?:\d{1,3}|[ivx]{2,5}|[IVX]{2,5}|[a-zA-Z])\)"
     r"|(?:\d{1,3}(?:\.\d{1,3}){0,5}\.?|[ivx]{2,5}|[IVX]{2,5}|[a-zA-Z]|[a-z]{2})\)|§{1,2}\s?\d{1,4}[a-z]?)"
@@ -36,9 +38,9 @@ PLACEHOLDERS = re.compile(
     rf"{TERMINAL_CODE}|"
     rf"{_MASK}+|"
     r"[$%#@]?\{[ \t]{0,9}[^\s{}]{0,100}[ \t]{0,9}\}|\$t\([^()]{0,100}\)"  # {name}, %{x}, @{x}, { $n }, {0:.2f}, $t(key)
-    rf"|%\(\w+\){_FLAGS}[a-zA-Z]|%\d+\${_FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
-    rf"|(?<![\d%])(?:%{_FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %c%c, %sB, not 5%
-    r"|(?<![\d%])%s(?=[^\W\d_])"  # %sam Strand
+    rf"|%\([\w.-]+\){FLAGS}[a-zA-Z]|%\d+\${FLAGS}[tT]?[a-zA-Z@]|%#@\w+@"  # %(n)s, %1$s, %2$,d, %1$tY, %#@n@
+    rf"|(?P<conversion>(?<![\d%])(?:(?:%{FLAGS}[sdiufFgGxXeEcrpn@])+(?:[A-Z]{{0,2}}|_\w{{0,50}})(?!\w)"  # %5.2f, %sB
+    r"|%s(?=[^\W\d_])))"  # %sam Strand
     r"|(?<![\d%])%L?[1-9]\d?(?![\w$%]|[.,]\d)|(?<![\w%])%\w{1,50}%(?!\w)|(?<!%)%%(?!%)"  # %1, %L1, %name%, %%
     rf"|(?<!\S)(?<!\S\s){_BULLET}(?:\s{{1,9}}{_BULLET})*(?=\s|\Z)"
     rf"|\b(?:[a-zA-Z][a-zA-Z+.-]{{1,20}}://|www\.)(?:{_URL_CHAR}|{_URL_BRACKETS})*"  # URLs, without final punctuation
@@ -89,7 +91,8 @@ class PlaceholderFinder:
         if self.builtin:
             matches = [each.span() for each in PLACEHOLDERS.finditer(_mask_code(text)) if _is_placeholder(each[0])]
             candidates += ([_with_brackets(text, *span), span] for span in matches)
-        candidates += ([each.span()] for each in re.finditer(SENTINEL, text))
+        stand_ins = (each.span() for each in re.finditer(rf"{SENTINEL}|{STAND_IN.pattern}", text))
+        candidates += ([_with_brackets(text, *span), span] for span in stand_ins)
         for alternatives in candidates:
             if free := next(filter(taken.is_free, alternatives), None):
                 found.append(taken.take(free))

@@ -155,6 +155,24 @@ def test_po_of_other_languages_is_refused(header: str, is_refused: bool) -> None
         parse_po(content, ("de", "en"))
 
 
+@pytest.mark.parametrize(
+    ("flag", "source", "expected"),
+    [
+        ("c-format", r"%s <a href=\"%s\">hund</a> %d\n%s da", r"%3$d <a href=\"%2$s\">HUND</a> %1$s\nDA %4$s"),
+        ("php-format", "%sam %d", "%2$d %1$sAM"),
+        ("python-format", "%s am %d", "%s AM %d"),
+    ],
+)
+def test_po_placeholders_in_another_order_suit_the_format(flag: str, source: str, expected: str) -> None:
+    message = f'{HEADER}#, {flag}\nmsgid "{source}"\nmsgstr ""\n'
+    opened = parse_po(message.encode(), ("de", "en"))
+    found = opened.render([backwards(block) for block in opened.blocks]).decode()
+    assert found.replace('"\n"', "").endswith(f'msgstr "{expected}"\n')
+    of_user = parse_po(f"# \U000f0000\n{message}".encode(), ("de", "en"))
+    assert "%s" in parse_po(message.encode(), ("de", "en"), protect=False).blocks[0].text
+    assert "%s" in of_user.blocks[0].text
+
+
 def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
     opened = parse_po(b'msgid "ein kleiner\\nhund singt"\nmsgstr ""\n', ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]

@@ -59,6 +59,7 @@ SRT = "1\n00:00:01,000 --> 00:00:02,000\nHund.\n\n2\n00:00:03,000 --> 00:00:04,0
         ("text", "Hund 7\n\n Katze", ["line 1", "line 3"], [["a number is missing"], []]),
         ("html", "<p\n>\n Hund</p>\n<p title=Katze>\n<b>Hund", ["line 3", "line 4", "line 5"], [[], [], []]),
         ("po", 'msgid "Hund"\nmsgstr ""\n\n# x\nmsgid "Hund"\nmsgstr ""\n', ["line 1", "line 5"], [[], []]),
+        ("po", 'msgid "%s. %d Hund"\nmsgstr ""\n', ["line 1"], [[]]),
         ("srt", SRT, ["cue 00:00:01,000", "cue 00:00:03,000"], [[], []]),
         ("xliff", XLIFF.format(UNIT.format("char")), ["unit 7"] * 2, [["more characters than maxwidth"]] * 2),
         ("xliff", XLIFF.format(UNIT.format("pixel") + SEGMENTED), ["unit 7"] * 2 + ["unit 8, segment 2"], [[], [], []]),

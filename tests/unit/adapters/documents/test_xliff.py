@@ -108,6 +108,7 @@ CODES = {
     "<bpt id='1'>&lt;b></bpt>rot<ept id='1'>x</ept> hund": "HUND <bpt id='1'>&lt;b></bpt>ROT<ept id='1'>x</ept>",
     "&lt;p&gt;&lt;b&gt;rot&lt;/b> hund&lt;/p&gt;": "&lt;p&gt;HUND &lt;b&gt;ROT&lt;/b>&lt;/p&gt;",
     "<![CDATA[<a x='%s'>rot</a> & <br>x <y>]]>": "&amp; &lt;a x='%s'&gt;ROT&lt;/a&gt; &lt;br&gt;X &lt;y&gt;",
+    "%s rot %d": "%s ROT %d",
     "hund<x id='1'/> rot": "ROT HUND<x id='1'/>",
     "<bx id='1' rid='7'/>rot<ex id='2' rid='7'/> hund": "HUND <bx id='1' rid='7'/>ROT<ex id='2' rid='7'/>",
     "rot <ph id='1'>code <sub>text</sub></ph> hund": "<ph id='1'>code <sub>text</sub></ph> HUND ROT",
