@@ -117,11 +117,11 @@ def translate(
         if given := [name for name, is_given in {**line_options, **sentence_options}.items() if is_given]:
             why = "" if text_format or folder else " (by the file's name)"
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
-    of_formats = {"fuzzy": fuzzy, "renew": renew, "any_language": any_language}
+    of_formats = {"fuzzy": fuzzy, "renew": renew}
     for name in (name for name, is_given in of_formats.items() if is_given and not folder):
         if name not in SETTINGS.get(form, ()):
             formats = " and ".join(each for each, names in SETTINGS.items() if name in names)
-            raise typer.BadParameter(f"--{name.replace('_', '-')} is for {formats}; leave it out, or name such a file")
+            raise typer.BadParameter(f"--{name} is for {formats}; leave it out, or name such a file")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
     if folder and output in (None, STDIO):
@@ -173,6 +173,7 @@ def translate(
         split_sentences=split_sentences,
         protect=protect,
         **of_formats,
+        any_language=any_language,
         glossary=read_glossary(glossary, translator.run.config.data),
         protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )

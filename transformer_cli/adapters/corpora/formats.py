@@ -61,7 +61,7 @@ CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hol
 OTHER_LANGUAGES = "a unit without one of the languages"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
 CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
-NOT_CONFIRMED = ("", "0", "no", "false")  # cells of a row that is left out
+NOT_CONFIRMED = ("", "-", "0", "n", "no", "nein", "non", "false")  # cells of a row that is left out
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text

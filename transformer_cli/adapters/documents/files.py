@@ -13,13 +13,7 @@ from pathlib import Path
 
 from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
 from transformer_cli.adapters.documents.markup import html_encoding, parse_html
-from transformer_cli.adapters.documents.parsed_file import (
-    LINE,
-    LanguagePair,
-    ParsedFile,
-    decode_text,
-    is_other_language,
-)
+from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.word import parse_word
@@ -90,10 +84,7 @@ def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
 def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
     text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
     named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
-    warnings = list[str]()
-    if named and is_other_language(named[1], languages[0]):
-        warnings.append(f"the page says that it is in {named[1]}, but the run translates from {languages[0]}")
-    return ParsedFile([parse_html(text, languages)], encode, warnings=warnings)
+    return ParsedFile([parse_html(text, languages)], encode, languages=[(named[1], "")] if named else [])
 
 
 def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
@@ -113,10 +104,7 @@ FORMATS = {
     "po": FileFormat((PO,), (".po", ".pot"), parse_po),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
 }
-SETTINGS = {
-    "xliff": ("renew", "any_language", "protect"),
-    "po": ("fuzzy", "renew", "any_language", "protect"),
-}
+SETTINGS = {"xliff": ("renew", "protect"), "po": ("fuzzy", "renew", "protect")}
 """names of TranslationSettings that a format's `parse` takes, too"""
 
 

@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from transformer_cli.adapters.documents.blocks import Block, Document
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Link
-from transformer_cli.text.languages import MULTILINGUAL
-from transformer_cli.text.normalization import primary_subtag
 
 LanguagePair = tuple[str, str]
 """The codes of the source and target language"""
 
 NO_LETTER = "without a letter"  # the reason why a text is kept
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
-ANY_LANGUAGE = "xx"  # of a run whose language spaCy does not have
 _HOSTNAME_CODECS = ("idna", "punycode")
 
 
@@ -31,7 +28,8 @@ class ParsedFile:
     """makes the content of the file from its rendered documents"""
     kept: Counter[str] = field(default_factory=Counter)
     """how many texts are not translated, by reason"""
-    warnings: Sequence[str] = ()
+    languages: Sequence[LanguagePair] = ()
+    """those that the file names; "" for one that it does not name"""
 
     @property
     def blocks(self) -> list[Block]:
@@ -41,20 +39,6 @@ class ParsedFile:
         """Returns the file with the translations of its blocks; see `Document.render`."""
         remaining = iter(translations)
         return self.assemble(*(each.render([next(remaining) for _ in each.blocks]) for each in self.documents))
-
-
-def refuse_other_languages(named: LanguagePair, languages: LanguagePair) -> None:
-    """Raises DataError if a file names other languages than the run's. named: "" where it names none."""
-    if any(is_other_language(name, own) for name, own in zip(named, languages, strict=True)):
-        source, target = (name[:40] or own for name, own in zip(named, languages, strict=True))
-        what = f"asks for a translation from {source} to {target}, but the run translates from {{}} to {{}}"
-        raise DataError(f"{what.format(*languages)}; use another run, or insist with any_language (--any-language)")
-
-
-def is_other_language(named: str, own: str) -> bool:
-    """Whether a file names another language than the run's. Regions and scripts may differ: en_GB, sr@latin."""
-    name = re.split("[@.]", named)[0]
-    return bool(name) and own not in (ANY_LANGUAGE, MULTILINGUAL) and primary_subtag(name) != primary_subtag(own)
 
 
 def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict") -> tuple[str, Callable[[str], bytes]]:

@@ -13,14 +13,7 @@ from itertools import pairwise
 from transformer_cli.adapters.corpora.po import MARKS, Message, header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import (
-    LINE,
-    NO_LETTER,
-    LanguagePair,
-    ParsedFile,
-    decode_text,
-    refuse_other_languages,
-)
+from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
 
 _MESSAGE_PART = re.compile(
@@ -37,33 +30,27 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
 def parse_po(
-    content: bytes,
-    languages: LanguagePair,
-    *,
-    fuzzy: bool = False,
-    renew: bool = False,
-    any_language: bool = False,
-    protect: bool = True,
+    content: bytes, languages: LanguagePair, *, fuzzy: bool = False, renew: bool = False, protect: bool = True
 ) -> ParsedFile:
-    """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files and languages."""
+    """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
     build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     forms: Sequence[str] = ()  # see `_add_message`
+    named = list[LanguagePair]()
     for message in parse_messages(LINE.findall(text)):
         if message.strings and not any(message.strings.get("msgid", ())):  # the header
             header = "".join(message.strings.get("msgstr", ()))
             forms = next((found for rule, found in _PLURAL_RULES.items() if rule.search(header)), ())
-            if not any_language:
-                refuse_other_languages(header_languages(unescape(header, encoding)), languages)
+            named.append(header_languages(unescape(header, encoding)))
         if message.msgstr_lines:
             mark = MARKS[fuzzy] * (fuzzy or not message.is_by_machine)
             _add_message(build, message, kept, encoding, mark, forms, renew=renew)
         else:
             build.end_block(*message.lines_before)
     build.end_block()
-    return ParsedFile([build.document], encode, kept)
+    return ParsedFile([build.document], encode, kept, named)
 
 
 def _add_message(

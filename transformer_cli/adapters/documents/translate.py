@@ -1,6 +1,7 @@
 """Translates documents block by block."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,13 +14,17 @@ from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
 from transformer_cli.adapters.terminology.conversions import Conversions
-from transformer_cli.errors import ArgumentError
+from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
+from transformer_cli.text.languages import MULTILINGUAL
 from transformer_cli.text.line_encoder import bounded_sentence_spans
 from transformer_cli.text.lines import is_too_long
+from transformer_cli.text.normalization import primary_subtag
 from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import Translator
+
+ANY_LANGUAGE = "xx"  # of a run whose language spaCy does not have
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +69,16 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
+    languages = data.source, data.output_language
     options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
-    parsed = FORMATS[file_format].parse(content, (data.source, data.output_language), **options)
+    parsed = FORMATS[file_format].parse(content, languages, **options)
+    warnings = list[str]()
+    for named in parsed.languages:
+        if any(map(_is_other_language, named, languages)):
+            source, target = (name[:40] or own for name, own in zip(named, languages, strict=True))
+            warnings = [f"is marked as {source} → {target}, but the run translates {' → '.join(languages)}"]
+    if warnings and file_format != "html" and not translator.settings.any_language:  # many pages name a wrong one
+        raise DataError(f"{warnings[0]}; use another run, or insist with any_language (--any-language)")
     found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters
     conversions = [document.conversions for document in parsed.documents for _ in document.blocks]
@@ -78,7 +91,13 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
         for block, each, target, what in zip(parsed.blocks, conversions, targets, checks, strict=True)
     ]
     counts = Counter({TRANSLATED: len(texts)}) + parsed.kept
-    return TranslatedFile(parsed.render(found), counts, texts, parsed.warnings)
+    return TranslatedFile(parsed.render(found), counts, texts, warnings)
+
+
+def _is_other_language(named: str, own: str) -> bool:
+    """Whether a file names another language than the run's. Regions and scripts may differ: en_GB, sr@latin."""
+    name = re.split("[@.]", named)[0]
+    return bool(name) and own not in (ANY_LANGUAGE, MULTILINGUAL) and primary_subtag(name) != primary_subtag(own)
 
 
 def to_check(

@@ -23,7 +23,7 @@ from transformer_cli.adapters.corpora.xliff_state import (
 )
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
-from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile, refuse_other_languages
+from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.errors import DataError
@@ -51,21 +51,14 @@ _Range = tuple[int, int]
 """The indices of the start and end event of an element"""
 
 
-def parse_xliff(
-    content: bytes,
-    languages: LanguagePair,
-    *,
-    renew: bool = False,
-    any_language: bool = False,
-    protect: bool = True,
-) -> ParsedFile:
-    """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions and languages."""
+def parse_xliff(content: bytes, languages: LanguagePair, *, renew: bool = False, protect: bool = True) -> ParsedFile:
+    """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions."""
     text, encode = decode_xml(content)
     build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
     build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
-    translates, spaces = ["yes"], [""]  # of the open elements
+    translates, spaces, named = ["yes"], [""], list[LanguagePair]()  # of the open elements; languages
     for event in xml_events(text, _PREFIXES):
         if len(translates) == 1 and event.kind == "start":
             if event.name != "xliff":
@@ -79,18 +72,17 @@ def parse_xliff(
                 limit = event.attributes.get("slr:sizeRestriction", "").rpartition(",")[2]  # of "least,most"
                 of_unit = {"id": event.attributes.get("id", ""), "maxwidth": limit, "size-unit": "char"}
             if event.name == version.unit:
-                named = {"segment": event.attributes.get("id", ""), **of_unit} if of_unit else {}
+                ids = {"segment": event.attributes.get("id", ""), **of_unit} if of_unit else {}
                 inherited = {"xml:space": spaces[-1], "translate": translates[-1]}
-                event = event._replace(attributes={**event.attributes, **named, **inherited})
+                event = event._replace(attributes={**event.attributes, **ids, **inherited})
         if unit or (event.kind == "start" and event.name == version.unit):
             unit.append(event)
             if event.kind == "end" and event.name == version.unit:
                 _add_unit(build, unit, kept, version, renew=renew)
                 unit = []
         elif event.kind == "start" and event.name == version.with_languages:
-            codes = [event.attributes.get(name) for name in (version.source_language, version.target_language)]
-            if not any_language:
-                refuse_other_languages((codes[0] or "", codes[1] or ""), languages)
+            codes = [event.attributes.get(name, "") for name in (version.source_language, version.target_language)]
+            named.append((codes[0], codes[1]))
             if not codes[1]:
                 without_target.append((len(build.document.parts), event.raw))
             build.end_block(event.raw)
@@ -103,7 +95,7 @@ def parse_xliff(
     if version is XLIFF_1 or build.document.blocks or kept[NO_LETTER]:  # XLIFF 2 allows it only if there are targets
         for index, raw in without_target:
             build.document.parts[index] = _set_attributes(raw, {version.target_language: languages[1]})
-    return ParsedFile([build.document], encode, kept)
+    return ParsedFile([build.document], encode, kept, named)
 
 
 def _add_unit(

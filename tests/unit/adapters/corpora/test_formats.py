@@ -262,7 +262,7 @@ def test_read_texts_xliff_unconfirmed_target_is_left_out(tmp_path: Path, unit: s
 
 def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path) -> None:
     path, left_out = tmp_path / "report.tsv", list[tuple[str, str]]()
-    rows = ["a.po\tline 1\ta\tA\t\t\tyes", "a.po\tline 2\tb\tB\t\t\t", "a.po\tline 3\tc\tC", "a\tx\td\tD\t\t\t No "]
+    rows = ["a.po\tline 1\ta\tA\t\t\tyes", "a.po\tline 2\tb\tB\t\t\t", "a.po\tline 3\tc\tC", "a\tx\td\tD\t\t\t Nein "]
     heading = "file\tplace\tsource\ttarget\tcheck\treplaced\tConfirmed"
     path.write_text("\n".join([heading, *rows]), encoding="utf-8")
     assert list(places(path, left_out)) == [("a", "A", "line 2")]

@@ -1,6 +1,5 @@
 """Messages of a catalogue without a translation get one; everything else stays byte for byte."""
 
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -136,26 +135,6 @@ def test_po_renews_only_its_own_translations(message: str, is_renewed: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("header", "is_refused"),
-    [
-        ("Language: fr", True),
-        ("Language: en_GB", False),
-        ("Language: eng@quot", False),
-        ("Language: ", False),
-        ("Language: en\\nX-Source-Language: it", True),
-        ("Language: en_US.UTF-8\\nX-Source-Language: de-CH", False),
-        ("X-Generator: x", False),
-    ],
-)
-def test_po_of_other_languages_is_refused(header: str, is_refused: bool) -> None:
-    content = f'msgid ""\nmsgstr ""\n"{header}\\n"\n\nmsgid "hund"\nmsgstr ""\n'.encode()
-    assert len(parse_po(content, ("de", "en"), any_language=True).blocks) == 1
-    refusal = pytest.raises(DataError, match="but the run translates from de to en; use another")
-    with refusal if is_refused else nullcontext():
-        parse_po(content, ("de", "en"))
-
-
-@pytest.mark.parametrize(
     ("flag", "source", "expected"),
     [
         ("c-format", r"%s <a href=\"%s\">hund</a> %d\n%s da", r"%3$d <a href=\"%2$s\">HUND</a> %1$s\nDA %4$s"),
@@ -203,7 +182,7 @@ def test_po_messages_without_a_letter_are_copied_and_counted() -> None:
 def test_po_keeps_its_declared_encoding() -> None:
     text = HEADER.replace("UTF-8", "ISO-8859-1") + 'msgid "Ärger"\nmsgstr '
     assert translated(text + '""\n', "latin-1") == text + '"äRGER"\n'
-    opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"), any_language=True)
+    opened = parse_po(f'{text}""\n'.encode("latin-1"), ("de", "pl"))
     with pytest.raises(DataError, match="'ł' cannot be written in iso8859-1; save the document in UTF-8"):
         opened.render([("złość", [])])
 

@@ -75,18 +75,38 @@ def test_translate_file_names_places_and_what_to_check(
     assert [each.target for each in texts] == one_word
 
 
+PO = 'msgid ""\nmsgstr ""\n"{}\\n"\n'
+XLIFF_FILE = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file {}/></xliff>'
+
+
 @pytest.mark.parametrize(
-    ("page", "named"),
+    ("file_format", "content", "marked"),
     [
-        ("<!doctype html><html dir=ltr lang='fr-CA'>", "fr-CA"),
-        ('<?xml version="1.0"?><html xml:lang="en">', "en"),
-        ("<html lang=de-AT>", ""),
-        ("<html><p lang=fr>", ""),
+        ("html", "<!doctype html><html dir=ltr lang='fr-CA'>", "fr-CA → en"),
+        ("html", '<?xml version="1.0"?><html xml:lang="en">', "en → en"),
+        ("html", "<html lang=de-AT><p lang=fr>", ""),
+        ("po", PO.format("Language: fr"), "de → fr"),
+        ("po", PO.format("Language: en_GB"), ""),
+        ("po", PO.format("Language: eng@quot\\nX-Source-Language: "), ""),
+        ("po", PO.format("Language: en_US.UTF-8\\nX-Source-Language: it"), "it → en_US.UTF-8"),
+        ("po", PO.format("X-Generator: x"), ""),
+        ("xliff", XLIFF_FILE.format("source-language='de-DE' target-language='EN'"), ""),
+        ("xliff", XLIFF_FILE.format("source-language='fr'"), "fr → en"),
+        ("xliff", XLIFF_FILE.format("source-language='en' target-language='de'"), "en → de"),
+        ("xliff", '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="it"/>', "it → en"),
     ],
 )
-def test_translate_file_page_in_another_language_warns(translator: Translator, page: str, named: str) -> None:
-    warning = f"the page says that it is in {named}, but the run translates from de"
-    assert translator.translate_file(page.encode(), "html").warnings == [warning] * bool(named)
+def test_translate_file_of_other_languages_is_refused_unless_one_insists(
+    translator: Translator, file_format: str, content: str, marked: str
+) -> None:
+    warnings = [f"is marked as {marked}, but the run translates de → en"] * bool(marked)
+    insists = translator.with_options(any_language=True)
+    assert insists.translate_file(content.encode(), file_format).warnings == warnings
+    if marked and file_format != "html":
+        with pytest.raises(DataError, match=f"{warnings[0]}; use another run"):
+            translator.translate_file(content.encode(), file_format)
+    else:
+        assert translator.translate_file(content.encode(), file_format).warnings == warnings
 
 
 def test_translate_subtitles_keeps_an_unknown_speaker(translator: Translator) -> None:

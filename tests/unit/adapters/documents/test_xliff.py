@@ -1,7 +1,6 @@
 """Segments of XLIFF get targets; those that people have translated stay, and each inline element appears once."""
 
 import re
-from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -244,23 +243,12 @@ def test_xliff_2_names_its_target_language_once_it_has_targets() -> None:
     assert file.render([("A", [])]).decode().startswith(f"\ufeff{expected}")
 
 
-@pytest.mark.parametrize(
-    ("languages", "becomes", "asked"),
-    [
-        ("source-language='de-DE' target-language='EN'", "", ""),
-        ("source-language='de-DE'", ' target-language="en"', ""),
-        ("source-language='fr'", ' target-language="en"', "from fr to en"),
-        ("source-language='en' target-language='de'", "", "from en to de"),
-    ],
-)
-def test_xliff_of_other_languages_is_refused(languages: str, becomes: str, asked: str) -> None:
-    file = f"<file {languages}{{}}><body/></file>" * 2
+def test_xliff_missing_target_language_is_added() -> None:
+    file = "<file source-language='de-DE'{}><body/></file>" * 2
     text = f"{HEAD.partition('<file')[0]}{file}</xliff>"
-    found = parse_xliff(text.format("", "").encode(), ("de", "en"), any_language=True).render([]).decode()
-    assert found == text.format(becomes, becomes)
-    refusal = pytest.raises(DataError, match=f"{asked}, but the run translates from de to en; use another")
-    with refusal if asked else nullcontext():
-        parse_xliff(text.format("", "").encode(), ("de", "en"))
+    opened = parse_xliff(text.format("", "").encode(), ("de", "en"))
+    assert opened.languages == [("de-DE", "")] * 2
+    assert opened.render([]).decode() == text.format(*[' target-language="en"'] * 2)
 
 
 SDL_SEG = (
