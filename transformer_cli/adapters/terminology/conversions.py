@@ -24,8 +24,10 @@ _FORMATS = (*_NUMBERED, "python", "lua", *_OTHERS)  # of gettext's flags, such a
 
 class _Conversion(NamedTuple):
     text: str
-    first: int
-    """the index of the first conversion of its message"""
+    group: int
+    """those of one message without names and numbers, which are filled in order"""
+    number: int
+    """in its group"""
     may_have_number: bool
 
 
@@ -35,12 +37,13 @@ class Conversions:
     def __init__(self) -> None:
         self._found: list[_Conversion] = []
         self.is_enabled = True  # not for a text that has such characters
-        self._format, self._first = "", 0
+        self._format, self._group, self._n_in_group = "", 0, 0
 
     def start_message(self, flags: Iterable[str] = ()) -> None:
         """Start a message. flags: those of gettext, such as c-format."""
         formats = (flag.removesuffix("-format") for flag in flags)
-        self._format, self._first = next(filter(_FORMATS.__contains__, formats), ""), len(self._found)
+        self._format = next(filter(_FORMATS.__contains__, formats), "")
+        self._group, self._n_in_group = len(self._found), 0
 
     def replace(self, text: str) -> str:
         """Returns a part of the message with stand-ins."""
@@ -49,8 +52,10 @@ class Conversions:
             if not found["conversion"] or len(self._found) >= len(STAND_INS):
                 return found[0]
             is_named = found[0].startswith("%(") or "$" in found[0]  # %(name)s, %1$s, $name: in any order
-            first = len(self._found) if is_named else self._first
-            self._found.append(_Conversion(found[0], first, self._format in _NUMBERED and "*" not in found[0]))
+            self._n_in_group += not is_named
+            group = ~len(self._found) if is_named else self._group
+            may_have_number = self._format in _NUMBERED and "*" not in found[0]
+            self._found.append(_Conversion(found[0], group, self._n_in_group, may_have_number))
             return chr(STAND_INS[len(self._found) - 1])
 
         pattern = _OTHERS.get(self._format, _PRINTF if self._format else PLACEHOLDERS)
@@ -62,8 +67,8 @@ class Conversions:
         for order in self._orders(text):
             has_numbers = order != sorted(order) and not self._loses(order)
             for index, source_index in zip(order, order if has_numbers else sorted(order), strict=True):
-                original, first, _ = self._found[source_index]
-                written[index] = f"%{source_index - first + 1}${original[1:]}" if has_numbers else original
+                original, _, number, _ = self._found[source_index]
+                written[index] = f"%{number}${original[1:]}" if has_numbers else original
         return STAND_IN.sub(lambda found: written.get(STAND_INS.index(ord(found[0])), found[0]), text)
 
     def loses_order(self, text: str) -> bool:
@@ -74,9 +79,9 @@ class Conversions:
         return order != sorted(order) and not all(self._found[index].may_have_number for index in order)
 
     def _orders(self, text: str) -> Iterator[list[int]]:
-        """Yield the indices of each message's conversions, in the order of a text."""
+        """Yield the indices of each group's conversions, in the order of a text."""
         found: dict[int, list[int]] = {}
         for index in map(STAND_INS.index, map(ord, STAND_IN.findall(text))):
             if index < len(self._found):
-                found.setdefault(self._found[index].first, []).append(index)
+                found.setdefault(self._found[index].group, []).append(index)
         yield from found.values()

@@ -11,6 +11,7 @@ from transformer_cli.adapters.terminology.placeholders import STAND_IN, Placehol
     [
         ("c-format", "%s hat %dx%5.2f%% %m", "%3$5.2f hat %2$dx%1$s%% %m", False),
         ("c-format", "%<PRIu64> %sB %1$d", "%1$d %2$sB %1$<PRIu64>", False),
+        ("php-format", "%1$s a %d b %s", "%2$s a %1$d b %1$s", False),
         ("c-format", "%*d a %s", "%*d a %s", True),
         ("java-printf-format", "%tY %s%n", "%2$s %1$tY%n", False),
         ("python-format", "%s a %(b-c)r %d", "%s a %(b-c)r %d", True),
