@@ -126,11 +126,8 @@ class Translator:
         """
         refuse_str("sentences", sentences)
         self._check()
-
-        def place_of(number: int) -> str:
-            return places[number - 1] if places else f"line {number}"
-
-        lines = list(self._encode_lines(sentences, 1, place_of, lambda: False))
+        encoded = self._encode_lines(sentences, 1, lambda n: places[n - 1] if places else f"line {n}", lambda: False)
+        lines = list(encoded)
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 
@@ -176,8 +173,7 @@ class Translator:
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()
-        where = f"{name}: " if name else ""
-        encoded = self._encode_lines(lines, first_line, lambda number: f"{where}line {number}", must_wait)
+        encoded = self._encode_lines(lines, first_line, lambda n: f"{name}{': ' if name else ''}line {n}", must_wait)
         failure: TfmError | None = None
         while failure is None:
             pending: list[InputLine] = []
