@@ -12,20 +12,21 @@ from transformer_cli.adapters.terminology.placeholders import FLAGS, PLACEHOLDER
 
 _NUMBERED = ("c", "objc", "php", "perl", "java-printf", "awk", "tcl", "ruby", "elisp", "boost", "javascript")
 _PRINTF = re.compile(
-    r"%[%mn]|(?P<conversion>%\([^()%\s]{1,99}\)[-+0#.\d]*[a-zA-Z]"
-    rf"|%(?:\d+\$)?{FLAGS}(?:[diouxXeEfFgGaAcCsSpbBhHr@]|[tT][a-zA-Z]|<PRI\w{{1,9}}>))"
+    r"(?P<conversion>%[%mn]|%\([^()%\s]{1,99}\)[-+0#.\d]*[a-zA-Z]"
+    rf"|%(?:\d+\$)?{FLAGS}[jtLq]?(?:[diouxXeEfFgGaAcCsSpqbBhHr@]|[tT][a-zA-Z]|<PRI\w{{1,9}}>))"
 )
 _OTHERS = {
     "sh": re.compile(r"(?P<conversion>\$(?:\w+|\{\w+\}))"),
-    "scheme": re.compile(r"~[%~]|(?P<conversion>~[a-zA-Z])"),
+    "scheme": re.compile(r"(?P<conversion>~[a-zA-Z%~])"),
 }
+_WITHOUT_ORDER = re.compile(r"%[%mn]|~[%~]|%\(.*|.*\$.*")  # have no value, or name it: %(name)s, %1$s, $name
 _FORMATS = (*_NUMBERED, "python", "lua", *_OTHERS)  # of gettext's flags, such as c-format
 
 
 class _Conversion(NamedTuple):
     text: str
     group: int
-    """those of one message without names and numbers, which are filled in order"""
+    """those of one message that are filled in order; any other conversion is a group of its own"""
     number: int
     """in its group"""
     may_have_number: bool
@@ -51,9 +52,9 @@ class Conversions:
         def stand_in(found: re.Match[str]) -> str:
             if not found["conversion"] or len(self._found) >= len(STAND_INS):
                 return found[0]
-            is_named = found[0].startswith("%(") or "$" in found[0]  # %(name)s, %1$s, $name: in any order
-            self._n_in_group += not is_named
-            group = ~len(self._found) if is_named else self._group
+            has_order = not _WITHOUT_ORDER.fullmatch(found[0])
+            self._n_in_group += has_order
+            group = self._group if has_order else ~len(self._found)
             may_have_number = self._format in _NUMBERED and "*" not in found[0]
             self._found.append(_Conversion(found[0], group, self._n_in_group, may_have_number))
             return chr(STAND_INS[len(self._found) - 1])

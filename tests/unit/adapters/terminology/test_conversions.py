@@ -9,11 +9,11 @@ from transformer_cli.adapters.terminology.placeholders import STAND_IN, Placehol
 @pytest.mark.parametrize(
     ("flag", "source", "reversed_", "loses_order"),
     [
-        ("c-format", "%s hat %dx%5.2f%% %m", "%3$5.2f hat %2$dx%1$s%% %m", False),
-        ("c-format", "%<PRIu64> %sB %1$d", "%1$d %2$sB %1$<PRIu64>", False),
+        ("c-format", "%% %s %5.2f %jd", "%3$jd %2$5.2f %1$s %%", False),
+        ("c-format", "%dx%<PRIu64>%m %sB %1$d", "%1$dx%3$s%m %2$<PRIu64>B %1$d", False),
         ("php-format", "%1$s a %d b %s", "%2$s a %1$d b %1$s", False),
         ("c-format", "%*d a %s", "%*d a %s", True),
-        ("java-printf-format", "%tY %s%n", "%2$s %1$tY%n", False),
+        ("java-printf-format", "%tY %s%n", "%n %2$s%1$tY", False),
         ("python-format", "%s a %(b-c)r %d", "%s a %(b-c)r %d", True),
         ("python-format", "%(a)s b %(c)5.2f", "%(c)5.2f b %(a)s", False),
         ("sh-format", "$a b ${c} d", "${c} b $a d", False),
