@@ -8,7 +8,7 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
@@ -159,18 +159,12 @@ class Document:
     conversions: Conversions = field(default_factory=Conversions)
     """of printf, for which stand-ins are in the blocks"""
 
-    def add_texts(self, pieces: Iterable[str], escape: Callable[[str], str]) -> list[str | Block]:
-        """Add a block for each text, and return the pieces with these. pieces: markup and text, in turn."""
-        build = Builder(escaping_writer(escape))
-        build.place = Place(f"text {len(self.blocks) + 1}")
-        for number, piece in enumerate(pieces):
-            if number % 2:
-                build.add_text(piece, html.unescape(piece))
-            else:
-                build.end_block(piece)
-        build.end_block()
-        self.blocks += build.document.blocks
-        return build.document.parts
+    def add_text(self, raw: str, escape: Callable[[str], str]) -> str | Block:
+        """Returns a new block for a text of XML that has no markup, or the text itself if it has no letter."""
+        text, place = html.unescape(raw), Place(f"text {len(self.blocks) + 1}")
+        block = Block(text, [InlineElement(0, len(text), -1, 0)], escaping_writer(escape), place)
+        self.blocks += [block] * has_letter(text)
+        return block if has_letter(text) else raw
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
         """Returns the document with translated blocks, their inline elements around the linked words.

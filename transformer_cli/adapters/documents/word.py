@@ -117,24 +117,22 @@ def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
 
     languages: codes of source and target; a w:lang of the source language gets the target language.
     """
-
-    def with_target(code: re.Match[str]) -> str:
-        return languages[1] if primary_subtag(code[0]) == primary_subtag(languages[0]) else code[0]
-
-    document, escape = Document([], []), escape_like(source)
+    document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
     for event in xml_events(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
         texts = _Parts()
         if event.name == "w:lang":
-            event = event._replace(raw=_LANGUAGE.sub(with_target, event.raw))
+            raw = _LANGUAGE.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
+            event = event._replace(raw=raw)
         elif event.kind == "text" and last == "dc:title":
-            texts, event = document.add_texts(["", event.raw], escape), event._replace(raw="")
+            texts, event = [document.add_text(event.raw, escape)], event._replace(raw="")
         elif step > 0 and event.name in _DESCRIBED:
             cut = enumerate(_ALTERNATIVE_TEXT.split(event.raw))  # every second one is text
             pieces = chain.from_iterable(_LINE_ENDS.split(each) if number % 2 else [each] for number, each in cut)
-            texts, event = document.add_texts(pieces, html.escape), event._replace(raw="")
+            texts = [document.add_text(each, html.escape) if number % 2 else each for number, each in enumerate(pieces)]
+            event = event._replace(raw="")
         last = event.name if step > 0 else ""
         n_without_text += step * (event.name in _WITHOUT_TEXT)
         is_paragraph = event.name == "w:p" and not n_without_text
