@@ -507,8 +507,11 @@ def _translate_content(translator: "Translator", path: Path, form: str, add_row:
         raise type(error)(f"{name}: {error}") from None
     for warning in translated.warnings:
         log.warning("%s: %s", name, warning)
+    last = None
     for place, source, target, checks in translated.texts:
-        add_row(str(path), place.unit + place.part, source, target, checks, place.replaced)
+        replaced = place.replaced if place is not last else ""  # once, if its unit has several texts
+        add_row(str(path), place.unit + place.part, source, target, checks, replaced)
+        last = place
     return translated
 
 

@@ -27,6 +27,7 @@ from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePa
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.errors import DataError
+from transformer_cli.text.lines import has_letter
 
 _PREFIXES = {
     **{f"urn:oasis:names:tc:xliff:document:{version}": "" for version in ("1.1", "1.2", "2.0", "2.1", "2.2")},
@@ -163,7 +164,7 @@ def _add_unit(
     for name, (start, end) in to_translate.items():
         build.end_block(*raws[last : start + 1])
         segment = name or attributes.get("segment")
-        replaced = _other_text(unit, (start, end), sources[name]) or unsegmented
+        replaced, unsegmented = _other_text(unit, (start, end), sources[name]) or unsegmented, ""
         build.place = replace(place, part=f", segment {segment}" if segment else "", replaced=replaced)
         kept[NO_LETTER] += not _add_segment(build, unit, sources[name])
         last = end
@@ -262,7 +263,7 @@ def _needs_translation(
     one, other = (unit[start + 1 : end] for start, end in (source, target))
     has_content = any(each.text.strip() or (each.kind == "start" and each.name != "mrk") for each in other)
     is_equal = [each.raw for each in one] == [each.raw for each in other]
-    is_renewed = renew and is_untouched_suggestion(attributes)
+    is_renewed = renew and has_letter("".join(each.text for each in one)) and is_untouched_suggestion(attributes)
     return not has_content or is_renewed or (is_equal and is_untranslated_copy(attributes))
 
 

@@ -269,6 +269,7 @@ SDL_SEG = (
         (f"<trans-unit approved='yes'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
         ("<trans-unit><source>hund</source><target state='translated'>dog</target></trans-unit>", False),
         ("<trans-unit><source>hund</source><target>dog</target></trans-unit>", False),
+        (f"<trans-unit><source>12</source><target{STATE}>dog</target></trans-unit>", False),
         (f"<trans-unit><source>hund</source>{SDL_SEG}{BY_MACHINE}/></trans-unit>", True),
         (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Draft' origin='interactive'/></trans-unit>", False),
         (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Translated' origin='mt'/></trans-unit>", False),
