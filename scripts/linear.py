@@ -59,12 +59,13 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
-    "adapters.documents.blocks adapters.documents.po adapters.documents.markup adapters.documents.parsed_file "
-    "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff adapters.documents.xmltext "
-    "adapters.interop.foreign adapters.serve.request_bodies adapters.terminology.annotations "
-    "adapters.terminology.conversions adapters.terminology.glossary adapters.terminology.list_numbers "
-    "adapters.terminology.placeholders adapters.terminology.template_code system.terminal text.alignment text.codec "
-    "text.file_formats text.languages text.lines text.normalization text.sentences"
+    "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
+    "adapters.documents.parsed_file adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
+    "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
+    "adapters.terminology.annotations adapters.terminology.conversions adapters.terminology.glossary "
+    "adapters.terminology.list_numbers adapters.terminology.placeholders adapters.terminology.template_code "
+    "system.terminal text.alignment text.codec text.file_formats text.languages text.lines text.normalization "
+    "text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -263,7 +264,8 @@ SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"
-    "<table>|<b>|a"
+    "<table>|<b>|a|{{ a '<' }}|{% if a %}|a{% if a %}a|a{% if a %}<b>|{% if a %}a{% endif %}|{% if %}a{% endif %}|"
+    '<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (
@@ -280,7 +282,11 @@ XLIFF = (
 )
 CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
 CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
-PO = "a<b>|a⟨</b>⟩|\\033[1m|a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
+PO = (
+    '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
+    "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
+    "a<b>|a⟨</b>⟩|\\033[1m|a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
+)
 UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )
@@ -388,6 +394,7 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._KEY "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
+    "adapters.documents.branches._BRANCH "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
     "adapters.documents.subtitles._SPEAKER_DASH adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
     "text.file_formats._BINARY text.lines.COMPRESSIONS"

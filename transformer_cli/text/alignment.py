@@ -66,10 +66,13 @@ class TakenSpans:
 class Placement:
     """Decides where placeholders are inserted into a translation."""
 
-    def __init__(self, source: str, text: str, links: Sequence[Link]) -> None:
-        """source: normalised. text: its translation, without placeholders. links: between the two, in any order."""
+    def __init__(self, source: str, text: str, links: Sequence[Link], boundaries: Sequence[int] = ()) -> None:
+        """source: normalised. text: its translation, without placeholders. links: between the two, in any order.
+
+        boundaries: offsets at which something may be inserted (default: word_boundaries).
+        """
         self._source, self._text, self._links = source, text, sorted(links)
-        self._boundaries = word_boundaries(text)
+        self._boundaries = boundaries or word_boundaries(text)
         self._closing = len(source.rstrip(CLOSING_MARKS))
         self._words_end = len(text.rstrip(CLOSING_MARKS))
 

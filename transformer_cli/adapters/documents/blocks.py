@@ -9,7 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from transformer_cli.text.alignment import (
     Link,
     Placement,
     Span,
+    TakenSpans,
     boundary_after,
     boundary_before,
     spaces_around,
@@ -32,6 +33,7 @@ MAX_INLINE_DEPTH = 16  # of nested elements around words; the tags of deeper one
 MAX_SPACE_CHARS = 100  # of white space on each side of a standalone element
 _WHITESPACE = re.compile(r"\s+")
 _COLLAPSIBLE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # translated as one space
+_SENTENCE_END = re.compile(r"[.!?…:;。！？][\"'”’»)\]]{0,9}\s*\Z")
 
 
 @dataclass(slots=True)
@@ -92,6 +94,8 @@ class Block:
     """in the order of their starts; the first one is the whole block"""
     write: "Writer"
     place: Place = Place()
+    has_branch: bool = False
+    """whether the code of a template chooses among parts of its sentence"""
 
     @property
     def text(self) -> str:
@@ -186,6 +190,8 @@ class Builder:
         self.document = Document([], [])
         self.place = Place()
         """of the text that comes next; a parser sets it, unless the line is enough"""
+        self.parse_text: Callable[[Sequence[Inline]], list[Inline]] = list
+        """finds markup in text that is markup of another format, too; a parser sets and calls it"""
         self._line = 1  # after the parts that are counted
         self._write = write
         self._start_block([])
@@ -200,6 +206,7 @@ class Builder:
         self._raw_end_of_text = 0  # the length of `_raw` after the last text
         self._elements = [InlineElement(0, -1, -1, 0), *inherited]
         self._n_inherited = len(inherited)
+        self._has_branch = False
         self._open = [(index, 0, 0) for index in range(len(self._elements))]  # index, lengths of `_texts` and `_raw`
 
     def here(self, raw: str = "") -> Place:
@@ -273,26 +280,41 @@ class Builder:
         self._elements[-1].end = self._length
 
     def add_inlines(self, inlines: Sequence["Inline"], fixed: Collection[str] = ()) -> bool:
-        """Add text and inline markup; returns whether it has a letter. fixed: see `nested_pairs`.
+        """Add text and inline markup; returns whether any is translated. fixed: see `nested_pairs`.
 
         The end of a line ends the block, unless the sentence goes on in lower case.
         """
         pairs = nested_pairs([(each.opens, each.closes) for each in inlines], fixed)
         texts = ["", *(each.text for each in inlines), ""]
         for number, (each, before, after) in enumerate(zip(inlines, texts, texts[2:], strict=False)):
-            if each.text:
-                self.add_text(each.raw, each.text)
-            elif each.kind == "proportional":
-                self.add_proportional(each.raw)
-            elif each.kind == "line_end" and after[:1].islower() and before[-1:] not in (*".!?:", ""):
+            if each.kind == "line_end" and after[:1].islower() and before[-1:] not in (*".!?:", ""):
                 self.add_proportional(each.raw, space=" " * (before[-1] != " "))
-            elif each.kind:
-                self.end_block(each.raw)
-            elif number in pairs:
-                (self.open_element if each.opens else self.close_element)(each.opens or each.closes, each.raw)
             else:
-                self.add_standalone(each.raw)
-        return has_letter("".join(texts))
+                self.add(each if number in pairs else each._replace(opens="", closes=""))
+        return has_letter("".join(texts)) or any(isinstance(part, Block) for each in inlines for part in each.texts)
+
+    def add(self, inline: "Inline") -> None:
+        """Add text or inline markup."""
+        texts = (replace(each, place=self.here()) if isinstance(each, Block) else each for each in inline.texts)
+        markup = inline.raw, *texts
+        if inline.text:
+            self.add_text(inline.raw, inline.text)
+        elif inline.kind == "proportional":
+            self.add_proportional(*markup)
+        elif inline.kind == "branch":
+            text = "".join(self._texts)
+            is_inside = has_letter(text) and not _SENTENCE_END.search(text)
+            self.end_block(*markup)
+            self._has_branch = is_inside
+        elif inline.kind in ("line_end", "block_end"):
+            self.end_block(*markup)
+        elif inline.opens:
+            self.open_element(inline.opens, *markup)
+        elif inline.closes:
+            self.close_element(inline.closes, inline.raw)
+        else:
+            self.add_standalone(*markup)
+            self._has_branch |= inline.kind == "branches"
 
     def end_block(self, *markup: str | Block) -> None:
         """End the block. markup: what follows it."""
@@ -300,7 +322,8 @@ class Builder:
         self.here()
         self._line += _count_lines(markup)
         if is_empty:
-            self.document.parts += markup
+            self._has_branch = False
+            self._add_parts(markup)
             return
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_inherited for index, _, _ in self._open)
         inherited = self._elements[1 : n_around + 1]  # those around the whole block do not move in it
@@ -316,10 +339,14 @@ class Builder:
                 start, end = _space_at(spaces, each.start)
                 each.before = text[max(start, each.start - MAX_SPACE_CHARS) : each.start]
                 each.after = text[each.start : min(end, each.start + MAX_SPACE_CHARS)]
-            self.document.blocks.append(Block(text, self._elements, self._write, self._place))
-            self._raw = [self.document.blocks[-1]]
-        self.document.parts += [*self._raw, *markup]
+            self.document.blocks += (part for part in self._raw if isinstance(part, Block))
+            self._raw = [Block(text, self._elements, self._write, self._place, self._has_branch)]
+        self._add_parts([*self._raw, *markup])
         self._start_block(inherited)
+
+    def _add_parts(self, parts: Sequence[str | Block]) -> None:
+        self.document.parts += parts
+        self.document.blocks += (part for part in parts if isinstance(part, Block))
 
     def _add_element(
         self, markup: Sequence[str | Block], name: str = "", is_standalone: bool = False, is_proportional: bool = False
@@ -335,6 +362,10 @@ class Builder:
         self._elements.append(element)
 
 
+InlineKind = Literal["", "line_end", "block_end", "branch", "branches", "proportional"]
+"""branch: code of a template that ends a block; branches: code inside a word, which contains text"""
+
+
 class Inline(NamedTuple):
     """Text, the end of a line, the end of a block, or inline markup; see `Builder.add_inlines`."""
 
@@ -342,7 +373,9 @@ class Inline(NamedTuple):
     text: str = ""
     opens: str = ""
     closes: str = ""
-    kind: Literal["", "line_end", "block_end", "proportional"] = ""
+    kind: InlineKind = ""
+    texts: Sequence["str | Block"] = ()
+    """the rest of a tag, in which texts of attributes are blocks"""
 
 
 def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:
@@ -396,11 +429,17 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
     text_spaces = [match.span() for match in _WHITESPACE.finditer(text)]
     begin, finish = len(block.source) - len(block.source.lstrip()), len(block.source.rstrip())  # without outer space
     growth = len(text) - len(block.source)
-    linked, edges = _longest_linked_spans(block, links), word_boundaries(text)
-    placement = Placement(block.source[:finish], text[: finish + growth], links)
-    words = [(start, end) for start, end in pairwise(edges) if is_word(text[start])]
+    copied = TakenSpans(text)  # but for the first character of each span, before which an element may begin or end
+    for (one, last), (start, end) in links:
+        if block.source[one:last] == text[start:end]:
+            copied.take((start + 1, end))
+    linked = _longest_linked_spans(block, links)
+    edges = [edge for edge in word_boundaries(text) if copied.is_free((edge, edge + 1))]
+    placement = Placement(block.source[:finish], text[: finish + growth], links, edges)
+    words = [(start, end) for start, end in pairwise(edges) if any(map(is_word, text[start:end]))]
     starts = [start for start, _ in words]
-    cuts = sorted({*text_spaces, *((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))})
+    spaceless = ((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))
+    cuts = sorted({*filter(copied.is_free, text_spaces), *spaceless})
     spans: list[Span] = []
     taken: list[set[int]] = [set() for _ in block.elements]  # words of each element that its children have
     n_breaks = Counter(each.parent for each in block.elements if each.is_break)  # in each element; those to come
@@ -450,6 +489,7 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
             near = bisect_left(starts, target)
             nearest = max(near - MAX_DISTANCE_WORDS, bisect_left(starts, first))
             free = {*range(nearest, min(near + MAX_DISTANCE_WORDS, bisect_left(starts, last)))} - taken[each.parent]
+            free = {number for number in free if is_word(text[starts[number]])}  # no placeholder such as {% x %}
             own = {*sorted(free, key=lambda number: (abs(number - near), number))[:1]}
         if found and not own:
             start, end = target, target

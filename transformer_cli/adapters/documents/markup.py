@@ -1,4 +1,4 @@
-"""Parses HTML into blocks of plain text. Knows no models.
+"""Parses HTML, of pages and in messages of other formats, into blocks of plain text. Knows no models.
 
 All that is not translated stays byte for byte, however broken it is. Therefore HTML is cut into tags and text as in the
 HTML standard (13.2.5), but not parsed into a tree, which could not be written back unchanged. Each step takes linear
@@ -8,9 +8,11 @@ time.
 import codecs
 import html
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import accumulate, groupby
 
 from transformer_cli.adapters.documents.blocks import (
     MAX_INLINE_DEPTH,
@@ -18,13 +20,18 @@ from transformer_cli.adapters.documents.blocks import (
     Builder,
     Document,
     Inline,
-    InlineElement,
+    InlineKind,
     escaping_writer,
 )
+from transformer_cli.adapters.documents.branches import find_code
 from transformer_cli.adapters.documents.xmltext import XML_ENCODING
+from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import primary_subtag
+
+_Attributes = Mapping[str, "re.Match[str]"]
+"""The attributes of a tag that have values, by their names in lower case"""
 
 
 def _names(of_elements: str) -> frozenset[str]:
@@ -62,19 +69,30 @@ LANGUAGE_ATTRIBUTES = _names("lang xml:lang")
 PLACEHOLDER_NAMES = _names("button link menu option source title")
 """elements whose names are also used as placeholders in the messages of programs"""
 
+_MASKED, _FALSE_TAG = "\ufdd1\ufdd2"  # stand for each character of code, and for a < that begins no tag
+_ELEMENT = "\ufffc"  # for an element of another format, such as <x/> of XLIFF
+
 # No alternative can fail long after it began to match, so matching takes linear time.
 _MARKUP = re.compile(
     r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; an unclosed one reaches to the end
-    r"|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*|\d{1,9}(?=/?>))"  # also <0>, as in message catalogues
-    r"(?:[^>=]*>)?"  # a whole tag, or a tag up to its first value
-    r"|%(?:(?!<%).)*?%>|\?(?:php\b|=).*?(?:\?>|\Z)"  # template and PHP code
-    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)"  # a doctype, and what browsers treat as a comment
-    r"|\{[{%](?=[^{}]{0,99}[<>&])(?:[^{}<]|<(?![a-zA-Z/!?])){0,199}[%}]\}",  # {{ a && b }} must not be escaped
+    rf"|(?P<slash>/?)(?P<name>[a-zA-Z{_MASKED}][^\s/<>]*|\d{{1,9}}(?=/?>))"  # also <0>, as in message catalogues
+    r"(?:[^<>=]*>)?"  # a whole tag, or a tag up to its first value
+    r"|%(?:(?!<%).)*?%>|\?(?:php\b|=).*?(?:\?>|\Z)"  # template and PHP code with tags inside
+    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)",  # a doctype, and what browsers treat as a comment
     re.DOTALL,
 )
-_TEMPLATE_CODE = re.compile(r"<[%?]|\{[{%][^{}]{0,99}[<>&\"'][^{}]{0,99}\}")  # in an attribute
 _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))?""")
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
+_END_TAG = re.compile(r"</([a-zA-Z][^\s/<>]*)")
+_FILLED_IN = rf"%{{$@{_MASKED}{_ELEMENT}{STAND_IN.pattern[1:-1]}"  # by a program, as in <a %s>
+_TAG_OR_SIGN = re.compile(  # in messages, where <input file> and a < b are text
+    r"<(?:!--(?:(?!<!--).)*?-->|%(?:(?!<%).)*?%>|/?>|[!?][^<>]*>"
+    rf"|/?(?:[a-zA-Z{_MASKED}][^\s/<>=]*|\d{{1,9}})(?:"
+    r"(?:\s+(?:async|checked|controls|defer|disabled|hidden|multiple|nowrap|open|readonly|required|reversed|selected))*"
+    rf"\s*/?|\s[^<>={_FILLED_IN}]*(?:[{_FILLED_IN}][^<>=]*|=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*))>)|<",
+    re.DOTALL,
+)
+_CODE_BOUNDARY = rf"</?(?i:{'|'.join(sorted(BLOCK_ELEMENTS - VOID_ELEMENTS))})\b"
 
 
 ENCODING_SEARCH_BYTES = 1 << 10  # of a page, searched for its encoding (HTML standard, 4.2.5.4)
@@ -86,7 +104,6 @@ _BROWSER_ENCODINGS = {  # how browsers interpret some names (WHATWG's Encoding S
 }  # fmt: skip
 
 _TEXT_WRITER = escaping_writer(partial(html.escape, quote=False))
-_ATTRIBUTE_WRITER = escaping_writer(html.escape)
 
 
 def html_encoding(content: bytes) -> str:
@@ -106,129 +123,157 @@ def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
 
     languages: codes of source and target; a lang attribute with the source language gets the target language.
     """
-    parser = _Parser(languages)
-    parser.parse(source)
-    parser.build.end_block()
-    return parser.build.document
+    build = Builder(_TEXT_WRITER)
+    for each in _Reader([Inline(source, source)] * bool(source), str, languages, is_page=True).read():
+        is_unopened = each.closes and not build.has_open(each.closes)
+        build.add(each._replace(kind="block_end") if is_unopened else each)
+    build.end_block()
+    return build.document
 
 
-def tag_pattern(begin: str, end: str, character: str) -> str:
-    """Returns a regular expression for tags in text. The arguments are expressions for <, > and one character."""
-    return (
-        rf"{begin}(?P<slash>/?)(?P<name>[a-zA-Z][\w:.-]{{0,50}}|\d{{1,9}})"
-        rf"(?:\s(?:(?!{begin}|{end}|=){character}){{0,200}}=(?:(?!{begin}|{end}){character}){{0,500}}|\s{{0,9}}/?){end}"
-    )
+def parse_inlines(inlines: Sequence[Inline], escape: Callable[[str], str], languages: tuple[str, str]) -> list[Inline]:
+    """Returns the inlines of a message or segment, in which tags and other markup in the text became inlines, too.
+
+    In contrast to a page, its text has no character references, and may have a < that begins no tag. An element that is
+    not translated needs an end tag. escape: writes text as the file does.
+    """
+    found: list[Inline] = []
+    for is_element, group in groupby(inlines, key=lambda each: bool(each.opens or each.closes)):
+        run = [*group]
+        found += run if is_element else _Reader(run, escape, languages).read()
+    return found
 
 
-def inline_of_tag(tag: re.Match[str]) -> Inline:
-    """Returns a tag, matched by `tag_pattern`, as an Inline."""
-    raw, name = tag[0], tag["name"].lower()
-    is_html = name not in PLACEHOLDER_NAMES
-    if is_html and name in BLOCK_ELEMENTS:
-        return Inline(raw, kind="block_end")
-    if (is_html and name in VOID_ELEMENTS) or raw.endswith(("/>", "/&gt;")):
-        return Inline(raw)
-    return Inline(raw, closes=f"<{name}") if tag["slash"] else Inline(raw, opens=f"<{name}")
+class _Reader:
+    """Reads HTML in text that a file may have escaped, and between elements of the file's own format."""
 
+    def __init__(
+        self, inlines: Sequence[Inline], escape: Callable[[str], str], languages: tuple[str, str], is_page: bool = False
+    ) -> None:
+        self.escape, self.languages, self.is_page = escape, languages, is_page
+        texts = [each.text or ("\n" if each.kind else _ELEMENT) for each in inlines]
+        self.source, self.raw = "".join(texts), "".join(each.raw for each in inlines)
+        self.starts = [0, *accumulate(map(len, texts))]
+        """of the inlines in `source`, and its end"""
+        self.raw_starts = [0, *accumulate(len(each.raw) for each in inlines)]
+        parts = {start: (start + 1, each) for start, each in zip(self.starts, inlines, strict=False) if not each.text}
+        masked, last = "", 0
+        for start, end, kind in find_code(self.source, _CODE_BOUNDARY):
+            for offset in range(start, end) if parts else ():
+                parts.pop(offset, None)
+            if kind != "text":
+                parts[start] = end, Inline(self.as_written(start, end), kind=kind)
+            masked += self.source[last:start] + _MASKED * (end - start)
+            last = end
+        masked += self.source[last:]
+        self.masked = (
+            masked if is_page else _TAG_OR_SIGN.sub(lambda tag: tag[0] if tag[0] != "<" else _FALSE_TAG, masked)
+        )
+        self.end_tags = {each[1].lower(): each.start() for each in _END_TAG.finditer(self.masked)}
+        """the offset of the last one of each name"""
+        self.parts, self.part_starts = parts, sorted(parts)
+        """offset → end and inline, of code and of inlines without text"""
 
-class _Parser:
-    """Passes the tags and texts of a page to a `Builder`."""
+    def as_written(self, start: int, end: int) -> str:
+        """Returns a part of the source as the file has it."""
 
-    def __init__(self, languages: tuple[str, str]) -> None:
-        self.build = Builder(_TEXT_WRITER)
-        self.languages = languages
-        self.depth = 0  # of nested untranslated elements
+        def raw_offset(offset: int) -> int:
+            index = min(bisect_right(self.starts, offset), len(self.starts) - 1) - 1
+            (first, last), (raw, raw_last) = (each[index : index + 2] for each in (self.starts, self.raw_starts))
+            is_escaped = last - first != raw_last - raw
+            return raw + offset - first if offset == first or not is_escaped else raw_last
 
-    def parse(self, source: str) -> None:
-        """Add a document, or a part of one; see `parse_html`."""
-        position, block_like = 0, _find_block_like(source)
-        while token := _MARKUP.search(source, position):
-            self.add_text(source[position : token.start()])
-            start, position = token.start(), _end_of_tag(source, token)
-            tag, name = source[start:position], (token["name"] or "").lower()
+        return self.raw[raw_offset(start) : raw_offset(end)]
+
+    def read(self, position: int = 0, last: int | None = None, depth: int = 0) -> Iterator[Inline]:
+        """Yield a part of the source as inlines. depth: of nested untranslated elements."""
+        last = len(self.source) if last is None else last
+        block_like = _find_block_like(self.masked, position, last)
+        while token := _MARKUP.search(self.masked, position, last):
+            yield from self.text(position, token.start(), has_references=self.is_page)
+            start, position, name = token.start(), _end_of_tag(self.masked, token, last), (token["name"] or "").lower()
             if not name:
-                self.build.add_standalone(tag)
+                yield self.copied(start, position)
                 continue
+            is_element = name not in PLACEHOLDER_NAMES or self.is_page
+            is_block = (is_element and name in BLOCK_ELEMENTS) or start in block_like
             if token["slash"]:
-                self.end_tag(tag, name)
+                end_tag = Inline("", "", "", f"<{name}", "block_end" if is_block else "")
+                yield self.tag((start, position), name, end_tag, {})
                 continue
-            attributes = _attributes(tag, token)
-            translate = _translate_attribute(attributes)
+            attributes = _attributes(self.masked, token, position)
+            translate, is_empty = _translate_attribute(attributes), self.masked.endswith("/>", start, position)
             is_kept = name in RAW_TEXT or translate is False or (name in NO_TRANSLATE and translate is None)
-            if is_kept and name not in VOID_ELEMENTS and (name in RAW_TEXT or not tag.endswith("/>")):
-                inside, position = position, _end_of_element(source, position, name)
-                is_read = self.depth < MAX_INLINE_DEPTH and name not in RAW_TEXT
-                translated = [*_translatable_spans(source[inside:position], inside)] if is_read else []
+            is_closed = self.is_page or start < self.end_tags.get("ruby" if name in RUBY_NOTES else name, 0)
+            if is_kept and is_closed and name not in VOID_ELEMENTS and (name in RAW_TEXT or not is_empty):
+                inside, position = position, _end_of_element(self.masked, position, last, name)
+                is_read = depth < MAX_INLINE_DEPTH and name not in RAW_TEXT
+                translated = [*_translatable_spans(self.masked, inside, position)] if is_read else []
                 is_inline = name in WITHIN_SENTENCE or name not in BLOCK_ELEMENTS
-                if is_inline and start not in block_like and not translated:
-                    self.build.add_standalone(source[start:position])
-                else:
-                    self.add_untranslated(source, (start, position), translated)
+                kind: InlineKind = "" if is_inline and start not in block_like and not translated else "block_end"
+                for inside, end in translated:
+                    yield self.copied(start, inside, kind)
+                    yield from self.read(inside, end, depth + 1)
+                    start = end
+                yield self.copied(start, position, kind)
                 continue
-            markup = self.with_attribute_blocks(tag, {} if is_kept else attributes)
-            if name in BLOCK_ELEMENTS or start in block_like:
-                self.build.end_block(*markup)
-            elif name in VOID_ELEMENTS or tag.endswith("/>"):
-                self.build.add_standalone(*markup)
-            else:
-                self.build.open_element(name, *markup)
-        self.add_text(source[position:])
+            is_void = is_empty or (is_element and name in VOID_ELEMENTS)
+            tag = Inline("", "", f"<{name}" * (not is_void), "", "block_end" if is_block else "")
+            yield self.tag((start, position), name, tag, {} if is_kept else attributes)
+        yield from self.text(position, last, has_references=self.is_page)
 
-    def add_untranslated(self, source: str, span: Span, translated: Sequence[Span]) -> None:
-        """Add an untranslated element. translated: the spans inside it that are translated after all."""
-        position, last = span
-        self.depth += 1
-        for start, end in translated:
-            self.build.end_block(source[position:start])
-            self.parse(source[start:end])
-            position = end
-        self.depth -= 1
-        self.build.end_block(source[position:last])
+    def text(self, start: int, end: int, *, has_references: bool) -> Iterator[Inline]:
+        """Yield a part without tags: its text, and the code and the inlines in it."""
+        first, last = (bisect_left(self.part_starts, offset) for offset in (start, end))
+        for part in [*self.part_starts[first:last], end]:
+            if start < part:
+                text = self.source[start:part]
+                yield Inline(self.as_written(start, part), html.unescape(text) if has_references else text)
+            if part < end:
+                start, inline = self.parts[part]
+                yield inline
 
-    def add_text(self, source: str) -> None:
-        if source:
-            self.build.add_text(source, html.unescape(source))
+    def copied(self, start: int, end: int, kind: InlineKind = "") -> Inline:
+        return Inline(self.as_written(start, end), kind=kind)
 
-    def end_tag(self, tag: str, name: str) -> None:
-        """Close the innermost element of this name and those in it; a tag without an open element ends the block."""
-        if self.build.has_open(name):
-            self.build.close_element(name, tag)
-        else:
-            self.build.end_block(tag)
-
-    def with_attribute_blocks(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
-        """Returns a tag with its translatable attributes as blocks."""
+    def tag(self, span: Span, name: str, inline: Inline, attributes: _Attributes) -> Inline:
+        """Returns a tag, in which the values of translatable attributes are blocks."""
+        start, end = span
         parts: list[str | Block] = []
         kind = attributes.get("type")
-        is_button = tag[:6].lower() == "<input" and kind and kind[kind.lastindex or 0].lower() in BUTTON_TYPES
+        is_button = name == "input" and kind and kind[kind.lastindex or 0].lower() in BUTTON_TYPES
         shown = TEXT_ATTRIBUTES | LANGUAGE_ATTRIBUTES | ({"value"} if is_button else set())
         texts = [each for name, each in attributes.items() if name in shown and each.lastindex != 1]
-        last = 0
         for each in sorted(texts, key=lambda each: each.start()):
-            start, end = each.span(each.lastindex or 0)
-            text = " ".join(html.unescape(tag[start:end]).split())
+            first, last = each.span(each.lastindex or 0)
+            text = html.unescape(self.source[first:last])
             if each[1].lower() in LANGUAGE_ATTRIBUTES:
-                if primary_subtag(text) == primary_subtag(self.languages[0]):
-                    parts += [tag[last:start], self.languages[1]]
-                    last = end
-            elif has_letter(text) and not _TEMPLATE_CODE.search(tag, start, end):
-                is_quoted = tag[start - 1] in "\"'"
-                block = Block(
-                    text, [InlineElement(0, len(text), -1, 0, ['"'], '"')], _ATTRIBUTE_WRITER, self.build.here()
-                )
-                self.build.document.blocks.append(block)
-                parts += [tag[last : start - is_quoted], block]
-                last = end + is_quoted
-        return [*parts, tag[last:]]
+                if primary_subtag(text.strip()) == primary_subtag(self.languages[0]):
+                    parts += [self.as_written(start, first), self.languages[1]]
+                    start = last
+            elif has_letter(text):
+                quote = self.source[first - 1] if self.source[first - 1] in "\"'" else ""
+                build = Builder(escaping_writer(partial(self.escape_value, quote=quote or '"')))
+                build.add_inlines([*self.text(first, last, has_references=True)])
+                build.end_block()
+                added = self.escape('"') * (not quote)
+                parts += [self.as_written(start, first), added, *build.document.parts, added]
+                start = last
+        tail = self.as_written(start, end)
+        return inline._replace(texts=[*parts, tail]) if parts else inline._replace(raw=tail)
+
+    def escape_value(self, text: str, quote: str) -> str:
+        """Returns text as the value of an attribute in these quotation marks."""
+        return self.escape(html.escape(text, quote=False).replace(quote, html.escape(quote)))
 
 
-def _attributes(tag: str, token: re.Match[str]) -> dict[str, re.Match[str]]:
+def _attributes(source: str, token: re.Match[str], end: int) -> _Attributes:
     """Returns the attributes of a tag that have values; of equal names, the first one counts."""
-    found = _ATTRIBUTE.finditer(tag, token.end("name") - token.start()) if not token[0].endswith(">") else ()
+    found = _ATTRIBUTE.finditer(source, token.end("name"), end) if not token[0].endswith(">") else ()
     return {each[1].lower(): each for each in reversed([*found])}
 
 
-def _translate_attribute(attributes: "dict[str, re.Match[str]]") -> bool | None:
+def _translate_attribute(attributes: _Attributes) -> bool | None:
     """Returns whether the author wants an element to be translated; None if the tag does not say."""
 
     def value(name: str) -> str | None:
@@ -240,18 +285,17 @@ def _translate_attribute(attributes: "dict[str, re.Match[str]]") -> bool | None:
     return False if "notranslate" in (value("class") or "").split() else None
 
 
-def _find_block_like(source: str) -> set[int]:
-    """Returns the offsets of unknown elements that contain a block element."""
+def _find_block_like(source: str, position: int, last: int) -> set[int]:
+    """Returns the offsets of unknown elements that contain a block element, in a part of the source."""
     block_like: set[int] = set()
     open_: list[tuple[str, int]] = []  # unknown elements that began in the current block
     n_open: Counter[str] = Counter()
-    position = 0
-    while token := _MARKUP.search(source, position):
-        start, position, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
+    while token := _MARKUP.search(source, position, last):
+        start, position, name = token.start(), _end_of_tag(source, token, last), (token["name"] or "").lower()
         if not name or name in INLINE_ELEMENTS or name in VOID_ELEMENTS:
             continue
         if name in NO_TRANSLATE and not token["slash"]:
-            position = _end_of_element(source, position, name)
+            position = _end_of_element(source, position, last, name)
         if name in WITHIN_SENTENCE:
             continue
         if token["slash"] and n_open[name]:
@@ -269,40 +313,39 @@ def _find_block_like(source: str) -> set[int]:
     return block_like
 
 
-def _translatable_spans(source: str, first: int) -> Iterator[Span]:
-    """Yield the spans of elements to translate inside an untranslated one, which begins at `first`."""
-    position = 0
-    while token := _MARKUP.search(source, position):
-        start, position, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
+def _translatable_spans(source: str, position: int, last: int) -> Iterator[Span]:
+    """Yield the spans of elements to translate inside an untranslated one. position, last: of its content."""
+    while token := _MARKUP.search(source, position, last):
+        start, position, name = token.start(), _end_of_tag(source, token, last), (token["name"] or "").lower()
         if not name or token["slash"]:
             continue
         if name in RAW_TEXT:
-            position = _end_of_element(source, position, name)
-        elif name not in VOID_ELEMENTS and _translate_attribute(_attributes(source[start:position], token)):
-            position = _end_of_element(source, position, name)
-            yield first + start, first + position
+            position = _end_of_element(source, position, last, name)
+        elif name not in VOID_ELEMENTS and _translate_attribute(_attributes(source, token, position)):
+            position = _end_of_element(source, position, last, name)
+            yield start, position
 
 
-def _end_of_tag(source: str, token: re.Match[str]) -> int:
-    """Returns the end of a tag or comment. A > inside a quoted value does not end a tag."""
+def _end_of_tag(source: str, token: re.Match[str], last: int) -> int:
+    """Returns the end of a tag or comment, at most `last`. A > inside a quoted value does not end a tag."""
     if not token["name"] or token[0].endswith(">"):
         return token.end()
-    return next((part.end() for part in _IN_TAG.finditer(source, token.end()) if part["end"]), len(source))
+    return next((part.end() for part in _IN_TAG.finditer(source, token.end(), last) if part["end"]), last)
 
 
-def _end_of_element(source: str, position: int, name: str) -> int:
-    """Returns the end of an untranslated element; an unclosed one reaches to the end of the source."""
+def _end_of_element(source: str, position: int, last: int, name: str) -> int:
+    """Returns the end of an untranslated element, at most `last`; an unclosed one reaches up to there."""
     if name in RAW_TEXT:
-        found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position)
-        return found.end() if found else len(source)
+        found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position, last)
+        return found.end() if found else last
     if name in RUBY_NOTES:
-        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, position)
-        return found.end() if found else len(source)
+        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, position, last)
+        return found.end() if found else last
     n_open = 1
-    while n_open and (token := _MARKUP.search(source, position)):
-        position, inner = _end_of_tag(source, token), (token["name"] or "").lower()
+    while n_open and (token := _MARKUP.search(source, position, last)):
+        position, inner = _end_of_tag(source, token, last), (token["name"] or "").lower()
         if inner in RAW_TEXT and not token["slash"]:
-            position = _end_of_element(source, position, inner)
+            position = _end_of_element(source, position, last, inner)
         elif inner == name:
             n_open += -1 if token["slash"] else 1
-    return len(source) if n_open else position
+    return last if n_open else position

@@ -7,20 +7,19 @@ header (Plural-Forms) says that there is only one, or one for each of msgid and 
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 from transformer_cli.adapters.corpora.po import MARKS, Message, header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
-from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
+from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
 
 _MESSAGE_PART = re.compile(
     rf"(?P<code>{TERMINAL_CODE})|"
-    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\<]+|"
-    + tag_pattern("<", ">", r"(?:[^\\]|\\.)")
-    + "|<"
+    r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\]+"
 )
 _PLURAL_RULES = {  # of a header → the strings that the plural forms translate
     re.compile(r"nplurals\s*=\s*1\s*;"): ["msgid_plural"],
@@ -35,8 +34,9 @@ def parse_po(
     """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
-    build, kept = Builder(escaping_writer(lambda words: words.translate(_ESCAPES))), Counter[str]()
+    build, kept = Builder(escaping_writer(_escape)), Counter[str]()
     build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
+    build.parse_text = partial(parse_inlines, escape=_escape, languages=languages)
     forms: Sequence[str] = ()  # see `_add_message`
     named = list[LanguagePair]()
     for message in parse_messages(LINE.findall(text)):
@@ -51,6 +51,10 @@ def parse_po(
             build.end_block(*message.lines_before)
     build.end_block()
     return ParsedFile([build.document], encode, kept, named)
+
+
+def _escape(words: str) -> str:
+    return words.translate(_ESCAPES)
 
 
 def _add_message(
@@ -84,24 +88,21 @@ def _add_message(
         build.end_block(lines[first][: lines[first].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
             build.end_block(line_end)
-        kept[NO_LETTER] += not _add_text(build, source, line_end, encoding)
+        inlines = build.parse_text([*_inlines(build.document.conversions.replace(source), line_end, encoding)])
+        kept[NO_LETTER] += not build.add_inlines(inlines)
         build.end_block(f'"{end}')
 
 
-def _add_text(build: Builder, source: str, line_end: str, encoding: str) -> bool:
-    """Add the text of a message. Returns whether it has a letter."""
-    source, inlines = build.document.conversions.replace(source), list[Inline]()
+def _inlines(source: str, line_end: str, encoding: str) -> Iterator[Inline]:
+    """Yield the text of a message, without escapes, and what is no text in it."""
     for part in _MESSAGE_PART.finditer(source):
-        if part["name"]:
-            inlines.append(inline_of_tag(part))
-        elif part["code"]:
+        if part["code"]:
             colour, is_end = "\033[" * part[0].endswith("m"), part[0].endswith(("[m", "[0m"))  # goes with its words
-            inlines.append(Inline(part[0], closes=colour) if is_end else Inline(part[0], opens=colour))
+            yield Inline(part[0], closes=colour) if is_end else Inline(part[0], opens=colour)
         elif part[0] == r"\n":
-            inlines.append(Inline(part[0] + line_end * (part.end() < len(source)), kind="line_end"))
+            yield Inline(part[0] + line_end * (part.end() < len(source)), kind="line_end")
         else:
             text = unescape(part[0], encoding)
             is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())
             is_text = part["escape"] in (r"\"", r"\\") if part["escape"] else is_byte_of_text or not part["bytes"]
-            inlines.append(Inline(part[0], text * is_text, kind="block_end" if part["escape"] else ""))
-    return build.add_inlines(inlines)
+            yield Inline(part[0], text * is_text, kind="block_end" if part["escape"] else "")

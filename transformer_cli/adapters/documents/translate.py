@@ -115,6 +115,7 @@ def to_check(
     """
     checks = {
         **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
+        "a template chooses parts of the sentence": block.has_branch,
         "the place of a tag is missing": block.has_unplaced_element(*found),
         "a line or cue is empty": block.has_empty_line(*found),
         "the order of placeholders may be wrong": conversions.loses_order(found[0]),

@@ -300,9 +300,10 @@ def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Docu
     if inside is not None:
         build.close_element("formatting", outside)
     build.end_block()
-    if len(build.document.blocks) == len(build.document.parts) == 1:
-        document.blocks += build.document.blocks
-        return build.document.parts  # otherwise it has no letter or is nested too deeply
+    parts = build.document.parts
+    if len(parts) == 1 and isinstance(parts[0], Block):
+        document.blocks.append(parts[0])
+        return parts  # otherwise it has no letter or is nested too deeply
     return [part for each in paragraph.items[first + 1 : end] for part in each.markup]
 
 

@@ -22,7 +22,7 @@ from transformer_cli.adapters.corpora.xliff_state import (
     xliff_version,
 )
 from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
-from transformer_cli.adapters.documents.markup import inline_of_tag, tag_pattern
+from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
@@ -40,12 +40,7 @@ _PREFIXES = {
 _SPANNING = ("g", "pc", "mrk")  # inline elements around text
 _STARTS, _ENDS = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
 
-_TEXT_PART = [  # by keeps_lines: escaped HTML tags, text between them, and line ends if they are kept
-    re.compile(
-        rf"{tag_pattern('&lt;', '(?:&gt;|>)', '.')}|(?P<line>{line})|(?P<text>.(?:(?!&lt;|{line}).)*)", re.DOTALL
-    )
-    for line in ("(?!)", r"\r\n?|\n|&#(?:10|x0{0,5}[Aa]);")
-]
+_TEXT_PART = re.compile(r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|&[^;&]{1,12};|[^&\r\n]+|&")
 _NAMESPACE = re.compile(r"\s(xmlns(?::[\w.-]{1,50})?)\s*=\s*[\"']([^\"'<]*)")
 
 _Range = tuple[int, int]
@@ -55,7 +50,9 @@ _Range = tuple[int, int]
 def parse_xliff(content: bytes, languages: LanguagePair, *, renew: bool = False, protect: bool = True) -> ParsedFile:
     """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions."""
     text, encode = decode_xml(content)
-    build, kept = Builder(escaping_writer(escape_like(text))), Counter[str]()
+    escape, kept = escape_like(text), Counter[str]()
+    build = Builder(escaping_writer(escape))
+    build.parse_text = partial(parse_inlines, escape=escape, languages=languages)
     build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
@@ -203,11 +200,12 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
         elif kind == "text":
             # the tags and text of a CDATA section are written with entities instead
             raw = html.escape(each.text, quote=False) if "<![" in each.raw else each.raw
-            inlines += _split_html(conversions.replace(raw), keeps_lines=keeps_lines)
+            inlines += _split_text(conversions.replace(raw), keeps_lines=keeps_lines)
         else:
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
     both = {each.opens for each in inlines} & {each.closes for each in inlines}  # others end in another segment
     inlines = [each if (each.opens or each.closes) in both else each._replace(opens="", closes="") for each in inlines]
+    inlines = build.parse_text(inlines)
     pairs = nested_pairs([(each.opens, each.closes) for each in inlines], _SPANNING)
     elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
     has_order = any(each.attributes.get("canReorder") == "no" for each in unit[span[0] + 1 : span[1]])
@@ -216,13 +214,11 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
     return build.add_inlines(inlines, _SPANNING)
 
 
-def _split_html(raw: str, *, keeps_lines: bool) -> Iterator[Inline]:
-    """Yield the escaped HTML tags of a text, the text between them and, if it preserves white space, its line ends."""
-    for part in _TEXT_PART[keeps_lines].finditer(raw):
-        if part["text"]:
-            yield Inline(part[0], html.unescape(part[0]).replace("\r\n", "\n"))
-        else:
-            yield inline_of_tag(part) if part["name"] else Inline(part[0], kind="line_end")
+def _split_text(raw: str, *, keeps_lines: bool) -> Iterator[Inline]:
+    """Yield text without entities and, if it preserves white space, its line ends."""
+    for part in _TEXT_PART.finditer(raw):
+        text = html.unescape(part[0]).replace("\r\n", "\n")
+        yield Inline(part[0], kind="line_end") if keeps_lines and part["line"] else Inline(part[0], text)
 
 
 def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:

@@ -87,6 +87,11 @@ def test_block_outer_whitespace_is_stripped_and_restored(
     assert found.render([("A dog.", links)]) == expected
 
 
+def test_render_element_does_not_cut_a_copied_placeholder() -> None:
+    found, links = document("<b>ein</b> {% x y %} hund"), [((4, 13), (0, 9)), ((14, 18), (12, 15))]
+    assert found.render([("{% x y %} a dog", links)]) == "{% x y %} <b>a</b> dog"
+
+
 def test_render_element_without_words_keeps_its_source_words() -> None:
     found, links = document("<b>ein</b> <i>hund</i>"), [((0, 3), (0, 3))]
     assert found.render([("dog", links)]) == "<i>hund</i> <b>dog</b>"
