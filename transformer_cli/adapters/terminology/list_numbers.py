@@ -14,7 +14,8 @@ from transformer_cli.errors import TfmError
 WINDOW = 4  # lines before and after a number, blank ones included: an item may go on in the next line
 
 _NUMBER = re.compile(
-    r"[\s#>]*((?:\d{1,3}(?:\.\d{1,3}){0,5}|[ivx]{1,7}|[IVX]{1,7}|[^\W\d_])\.|\d{1,3}(?:\.\d{1,3}){1,5})"
+    r"[\s#>]*(?:[-*+\u2022\u2013\u2014]\s+)?"
+    r"((?:\d{1,3}(?:\.\d{1,3}){0,5}|[ivx]{1,7}|[IVX]{1,7}|[^\W\d_])\.|\d{1,3}(?:\.\d{1,3}){1,5})"
     r"(?=\s|\Z|(?<=\.)[^\W\d_])"
 )
 _ONES = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")

@@ -17,7 +17,7 @@ def numbers(*lines: str) -> list[str]:
     ("lines", "expected"),
     [
         (["1. Ein Hund", "2. Eine Katze", "10. Ein Rad"], ["1.", "2.", ""]),
-        (["IV. Hund", "", "V. Katze", "vi. Rad"], ["IV.", "", "V.", "vi."]),
+        (["IV. Hund", "", "- V. Katze", "vi. Rad"], ["IV.", "", "- V.", "vi."]),
         (["a. Hund", "b. Katze", "x.y", "ж. A", "з. B"], ["a.", "b.", "", "ж.", "з."]),
         (["1. Hund", "1.1 Pfote", " 1.2. Ohr", "## 2. Katze"], ["1.", "1.1", "1.2.", "## 2."]),
         (["1.Hund", "am Strand", "2.", "Katze"], ["1.", "", "2.", ""]),
