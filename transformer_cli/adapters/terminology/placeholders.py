@@ -138,7 +138,8 @@ def _with_brackets(text: str, start: int, end: int) -> Span:
     """Returns a span with the brackets or quotes around it, if any: the model might not write them."""
 
     def has_brackets(width: int) -> bool:
-        return text[max(0, start - width) : start] + text[end : end + width] in BRACKET_PAIRS
+        is_closing = width == 2 and is_word(text[start - 3 : start - 2])  # »a« {b} »c«
+        return not is_closing and text[max(0, start - width) : start] + text[end : end + width] in BRACKET_PAIRS
 
     while width := next(filter(has_brackets, (1, 2)), 0):
         start, end = start - width, end + width

@@ -29,7 +29,7 @@ def code_ends(text: str, boundary: str = "(?!)") -> dict[int, int]:
 def _bracket_ends(text: str, opening: str, boundary: str) -> dict[int, int]:
     """Returns start → end of each pair of brackets; if it would be unclosed otherwise, also of those in strings."""
     brackets = f"{re.escape(opening)}|{re.escape(_PAIRS[opening])}"
-    marks = [*re.finditer(rf"(?P<boundary>{boundary})|\\[\\\"']|{brackets}|[\"']", text)]
+    marks = [*re.finditer(rf"(?P<boundary>{boundary})|\\[\\\"'`]|{brackets}|[\"'`]", text)]
     ends: dict[int, int] = {}
     for has_strings in (False, True):
         closing = [-1] * (len(marks) + 1)  # from each mark on, the first closing bracket that has no opening one
@@ -45,7 +45,7 @@ def _bracket_ends(text: str, opening: str, boundary: str) -> dict[int, int]:
             if mark == opening and closing[following] >= 0:
                 ends[start] = marks[closing[following]].end()
                 following = closing[following] + 1
-            elif has_strings and mark in ("'", '"'):
+            elif has_strings and mark in "\"'`":
                 is_apostrophe = mark == "'" and is_word(text[start - 1 : start])
                 following = following if is_apostrophe else next_quote.get(mark, index) + 1
                 next_quote[mark] = index

@@ -26,6 +26,7 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
             "« www.a.de » [<{b}>] 看「www.c.cn/狗」。`%s` (d@e.de, {f})",
             ["« www.a.de »", "[<{b}>]", "「www.c.cn/狗」", "`%s`", "d@e.de", "{f}"],
         ),
+        ("« {a} » »b« {c} »d« {{ `}}` }}", ["« {a} »", "{c}", "{{ `}}` }}"]),
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),
         ("(1) [2] iv) aa) 1.2.) (b) b) A", ["(1) [2] iv) aa) 1.2.) (b) b)"]),
