@@ -59,6 +59,7 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
+    "adapters.corpora.termbases "
     "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
     "adapters.documents.parsed_file adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
     "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
@@ -271,7 +272,8 @@ RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (
     f"{RUN}|<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>{RUN}|<w:p>{RUN}</w:p>|<w:r><w:x/></w:r>|<w:r><w:tab/></w:r>|"
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
-    f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;'
+    f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;|'
+    f'<w:r><w:ruby><w:rt/><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r>|<w:r><docPr xmlns="x" descr="a"/></w:r>'
 )
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (
