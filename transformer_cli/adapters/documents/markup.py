@@ -61,10 +61,13 @@ NO_TRANSLATE = RAW_TEXT | RUBY_NOTES | _names("code kbd pre samp svg math var")
 """their content is not translated"""
 WITHIN_SENTENCE = RUBY_NOTES | _names("svg math script style")
 """those of NO_TRANSLATE that do not end a sentence, though most are block elements"""
-TEXT_ATTRIBUTES = _names("alt aria-description aria-label aria-placeholder aria-valuetext label placeholder title")
+TEXT_ATTRIBUTES = _names("abbr alt aria-description aria-label aria-placeholder aria-valuetext label placeholder title")
 """are translated, since readers see or hear them (HTML standard, 3.2.6.2, and WAI-ARIA)"""
-BUTTON_TYPES = ("button", "reset", "submit")
-"""types of <input> whose value is translated, too"""
+KINDS_WITH_TEXT = {
+    "input": _names("button reset submit"),
+    "meta": _names("description og:title og:description og:image:alt twitter:title twitter:description"),
+}
+"""types of <input> and names of <meta> whose value or content is translated, too"""
 LANGUAGE_ATTRIBUTES = _names("lang xml:lang")
 PLACEHOLDER_NAMES = _names("button link menu option source title")
 """elements whose names are also used as placeholders in the messages of programs"""
@@ -211,6 +214,10 @@ class _Reader:
                 translated = [*_translatable_spans(self.masked, inside, position)] if is_read else []
                 is_inline = name in WITHIN_SENTENCE or name not in BLOCK_ELEMENTS
                 kind: InlineKind = "" if is_inline and start not in block_like and not translated else "block_end"
+                about = {each: found for each, found in attributes.items() if each in TEXT_ATTRIBUTES}
+                if about and translate is None and name in ("iframe", "svg", "textarea"):
+                    yield self.tag((start, inside), name, Inline("", kind=kind), about)
+                    start = inside
                 for inside, end in translated:
                     yield self.copied(start, inside, kind)
                     yield from self.read(inside, end, depth + 1)
@@ -240,9 +247,9 @@ class _Reader:
         """Returns a tag, in which the values of translatable attributes are blocks."""
         start, end = span
         parts: list[str | Block] = []
-        kind = attributes.get("type")
-        is_button = name == "input" and kind and kind[kind.lastindex or 0].lower() in BUTTON_TYPES
-        shown = TEXT_ATTRIBUTES | LANGUAGE_ATTRIBUTES | ({"value"} if is_button else set())
+        kind = attributes.get("type" if name == "input" else "name") or attributes.get("property")
+        has_text = kind and kind[kind.lastindex or 0].lower() in KINDS_WITH_TEXT.get(name, ())
+        shown = TEXT_ATTRIBUTES | LANGUAGE_ATTRIBUTES | ({"value", "content"} if has_text else set())
         texts = [each for name, each in attributes.items() if name in shown and each.lastindex != 1]
         for each in sorted(texts, key=lambda each: each.start()):
             first, last = each.span(each.lastindex or 0)
