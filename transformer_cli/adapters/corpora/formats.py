@@ -73,6 +73,7 @@ _NOT_XML = re.compile(  # references, and bytes in UTF-8, of characters that XML
     rb"&#(?:x([0-9A-Fa-f]{1,8})|(\d{1,8}));|[\x00-\x08\x0b\x0c\x0e-\x1f]|\xef\xbf[\xbe\xbf]"
 )
 _XML_TAIL = re.compile(rb"(?:&[^;&]{0,10}|\xef\xbf?)\Z")  # what may go on as one of these
+_PHRASE_CODE = re.compile(r"\{(\w{1,9})>|<(\w{1,9})\}")
 _CODE_WITH_SCRIPT = re.compile(r"[a-z]{2,3}[-_][A-Z][a-z]{3}")  # eng_Latn
 _SCRIPT_OR_REGION = re.compile(r"[A-Z][a-z]{3}|[A-Z]{2}|\d{3}")  # Latn of eng_Latn, US of en-US
 _COMMENT_LINE = re.compile(rb"^#(?:[ \t#].*)?\r?\n", re.MULTILINE)
@@ -420,7 +421,7 @@ def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Loc
         ]
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
-            source, target = (_on_one_line(_element_text(variants[side][1])) for side in sides)
+            source, target = (_on_one_line(_segment_text(variants[side][1])) for side in sides)
             if "\ufffd" in source + target:
                 leave_out(DAMAGED, source, target, location)
             else:
@@ -467,7 +468,7 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
         if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
             parts = [each for each in unit if local_name(each) == "segment"] if version is XLIFF_2 else [unit]
             for source, target, attributes in chain.from_iterable(map(_segments, parts)):
-                sides = (_element_text(source), _element_text(target))
+                sides = (_segment_text(source), _segment_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
                 why = why or DAMAGED * ("\ufffd" in "".join(sides))
@@ -585,6 +586,13 @@ def local_name(element: Element) -> str:
 
 def xml_lang(variant: Element) -> str:
     return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
+
+
+def _segment_text(element: Element) -> str:
+    """Returns the text of a <seg> or <source>, without pairs of Phrase's codes such as {b>bold<b}."""
+    text = _element_text(element)
+    both = {name for name, _ in _PHRASE_CODE.findall(text)} & {name for _, name in _PHRASE_CODE.findall(text)}
+    return _PHRASE_CODE.sub(lambda code: "" if code[code.lastindex or 0] in both else code[0], text)
 
 
 def _element_text(element: Element) -> str:

@@ -40,7 +40,10 @@ _PREFIXES = {
 _SPANNING = ("g", "pc", "mrk")  # inline elements around text
 _STARTS, _ENDS = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
 
-_TEXT_PART = re.compile(r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|&[^;&]{1,12};|[^&\r\n]+|&")
+_TEXT_PART = re.compile(  # opens, closes: codes of Phrase, such as {b>bold<b}
+    r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|\{(?P<opens>\w{1,9})(?:>|&gt;)|&lt;(?P<closes>\w{1,9})\}"
+    r"|&[^;&]{1,12};|[^&{\r\n]+|[&{]"
+)
 _NAMESPACE = re.compile(r"\s(xmlns(?::[\w.-]{1,50})?)\s*=\s*[\"']([^\"'<]*)")
 
 _Range = tuple[int, int]
@@ -203,8 +206,11 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
             inlines += _split_text(conversions.replace(raw), keeps_lines=keeps_lines)
         else:
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
-    both = {each.opens for each in inlines} & {each.closes for each in inlines}  # others end in another segment
-    inlines = [each if (each.opens or each.closes) in both else each._replace(opens="", closes="") for each in inlines]
+    both = {each.opens for each in inlines} & {each.closes for each in inlines} - {""}  # others are in another segment
+    inlines = [
+        each._replace(text="") if (each.opens or each.closes) in both else each._replace(opens="", closes="")
+        for each in inlines
+    ]
     inlines = build.parse_text(inlines)
     pairs = nested_pairs([(each.opens, each.closes) for each in inlines], _SPANNING)
     elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
@@ -218,7 +224,9 @@ def _split_text(raw: str, *, keeps_lines: bool) -> Iterator[Inline]:
     """Yield text without entities and, if it preserves white space, its line ends."""
     for part in _TEXT_PART.finditer(raw):
         text = html.unescape(part[0]).replace("\r\n", "\n")
-        yield Inline(part[0], kind="line_end") if keeps_lines and part["line"] else Inline(part[0], text)
+        opens, closes = (f"{{{part[name]}" if part[name] else "" for name in ("opens", "closes"))
+        is_line_end = keeps_lines and part["line"]
+        yield Inline(part[0], kind="line_end") if is_line_end else Inline(part[0], text, opens, closes)
 
 
 def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:

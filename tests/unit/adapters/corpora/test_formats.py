@@ -260,6 +260,15 @@ def test_read_texts_xliff_unconfirmed_target_is_left_out(tmp_path: Path, unit: s
     assert left_out == [(UNCONFIRMED, f"{path}: unit 1")] * (not is_pair)
 
 
+def test_read_texts_xliff_codes_of_phrase_are_left_out(read: Read) -> None:
+    unit = (
+        UNIT.format("", "")
+        .replace("Ein", "{b&gt;Ein&lt;b}")
+        .replace("A dog", "{b&gt;{i&gt;A&lt;i} dog&lt;b} {1} {x&gt;")
+    )
+    assert [pair[:2] for pair in read(XLIFF.replace("UNITS", unit))] == [("Ein Hund.", "A dog {1} {x>.")]
+
+
 def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path) -> None:
     path, left_out = tmp_path / "report.tsv", list[tuple[str, str]]()
     rows = ["a.po\tline 1\ta\tA\t\t\tyes", "a.po\tline 2\tb\tB\t\t\t", "a.po\tline 3\tc\tC", "a\tx\td\tD\t\t\t Nein "]

@@ -111,6 +111,7 @@ CODES = {
     "hund<x id='1'/> rot": "ROT HUND<x id='1'/>",
     "<bx id='1' rid='7'/>rot<ex id='2' rid='7'/> hund": "HUND <bx id='1' rid='7'/>ROT<ex id='2' rid='7'/>",
     "rot <ph id='1'>code <sub>text</sub></ph> hund": "<ph id='1'>code <sub>text</sub></ph> HUND ROT",
+    "{b&gt;rot&lt;b} hund {1&gt;": "{1&gt;HUND{b&gt;ROT&lt;b}",
     "rot <mrk mtype='protected'>Haus</mrk> hund": "<mrk mtype='protected'>Haus</mrk> HUND ROT",
 }
 
