@@ -283,7 +283,10 @@ XLIFF = (
     "<segment><source>⟨<sm id='1' translate='no'/>a⟩|<segment>⟨<target>a</target>⟩|<segment>⟨<source/>⟩"
 )
 CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
-CUES = f"a\n|a {CUE}|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
+CUES = (
+    f"a\n|a {CUE}|(a\n|(a)\n|# a\n|AB: a\n|{CUE}AB\n|<00:00:01.100><c>a</c>|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|"
+    f"<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
+)
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
     "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
