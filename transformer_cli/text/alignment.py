@@ -74,7 +74,7 @@ class Placement:
         self._source, self._text, self._links = source, text, sorted(links)
         self._boundaries = boundaries or word_boundaries(text)
         self._closing = len(source.rstrip(CLOSING_MARKS))
-        self._words_end = len(text.rstrip(CLOSING_MARKS))
+        self._words_end = boundary_after(self._boundaries, len(text.rstrip(CLOSING_MARKS)))  # not in {name}
 
     def offset_of(self, placeholder: Placeholder) -> int:
         """Returns the offset in the translation: at the same end as in the source, otherwise next to a linked word.

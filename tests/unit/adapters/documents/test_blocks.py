@@ -90,6 +90,8 @@ def test_block_outer_whitespace_is_stripped_and_restored(
 def test_render_element_does_not_cut_a_copied_placeholder() -> None:
     found, links = document("<b>ein</b> {% x y %} hund"), [((4, 13), (0, 9)), ((14, 18), (12, 15))]
     assert found.render([("{% x y %} a dog", links)]) == "{% x y %} <b>a</b> dog"
+    found, links = document("{0}<x/> hund"), [((4, 8), (0, 3)), ((0, 3), (4, 7))]
+    assert found.render([("dog {0}", links)]).replace(" ", "") == "dog{0}<x/>"
 
 
 def test_render_element_without_words_keeps_its_source_words() -> None:
