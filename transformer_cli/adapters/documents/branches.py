@@ -15,11 +15,13 @@ _BRANCH = re.compile(
     r"(?:(?:\{%|<%(?![=@#!])|<\?(?!=)(?:php\b)?)[-+~_]?|\{\{~?(?=\s*(?:[#/^]|else\b)))\s*(?:"
     r"(?P<else>(?:else|elif|else?if|elsif|empty|when|default)\b|\^|(?:\}|end).*?[{:]\s*[-_]?[%?]>\Z)"
     r"|(?P<end>[}/]|end)"
-    r"|(?P<begin>#|(?:if|ifchanged|unless|for|foreach|while|case|switch|block|with|filter|cache|call|macro|capture|section"
-    r"|autoescape|spaceless|raw|verbatim|blocktrans|blocktranslate)\b|.*?(?:[{:]|\bdo(?:\s*\|[^|]*\|)?)\s*[-_]?[%?]>\Z)"
+    r"|(?P<begin>#|(?:if|ifchanged|unless|for|foreach|while|case|switch)\b"
+    r"|.*?(?:[{:]|\bdo(?:\s*\|[^|]*\|)?)\s*[-_]?[%?]>\Z)"
     r"|(?P<other>(?<=<%)|(?<=<%\s)))",
     re.DOTALL,
 )
+
+_TAG = re.compile(r"\{%[-+~_]?\s*(end)?_?(\w{1,50})")
 
 
 class Code(NamedTuple):
@@ -36,6 +38,7 @@ def find_code(text: str, boundary: str) -> list[Code]:
 
     A choice that begins or ends inside a word, as in "Hund{% if n > 1 %}e{% endif %}", is one piece of code.
     """
+    with_end = {each[2] for each in _TAG.finditer(text) if each[1]}  # such as "comment", for {% endcomment %}
     found: list[tuple[Code, int]] = []  # and the number of tags before it
     open_: list[int] = []  # indices of code in `found` that begins a choice
     last, n_tags = 0, 0
@@ -45,7 +48,8 @@ def find_code(text: str, boundary: str) -> list[Code]:
         n_tags += text.count("<", last, start)
         code, last = text[start:end], end
         branch = _BRANCH.match(code)
-        role = branch.lastgroup if branch else ""
+        tag = _TAG.match(code)
+        role = branch.lastgroup if branch else "begin" if tag and tag[2] in with_end else ""
         if role == "begin":
             open_.append(len(found))
         kind: InlineKind | Literal["text"] = "block_end" if role == "else" else "branch"

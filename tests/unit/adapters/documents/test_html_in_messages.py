@@ -66,6 +66,7 @@ READERS = [page, message, segment]
             "{% if x %}<b>Ein Mann</b> schläft{% else %}<b>Eine Frau</b> kocht{% endif %}",
             ["Ein Mann schläft", "Eine Frau kocht"],
         ),
+        ("Ein {% trans 'a' %} {% own b %}Hund{% endown %} da", ["Ein", "Hund", "da"]),
         ("Hund{% if n > 1 %}e{% endif %} und {{ a|f('b') }} {% url 'c' %} da", ["Hund und da"]),
         ("<% if (a > b) { %>Ein Hund.<% } else { %>Ein Ball.<% } %>", ["Ein Hund.", "Ein Ball."]),
         (
