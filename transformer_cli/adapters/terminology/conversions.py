@@ -19,7 +19,6 @@ _OTHERS = {
     "sh": re.compile(r"(?P<conversion>\$(?:\w+|\{\w+\}))"),
     "scheme": re.compile(r"(?P<conversion>~[a-zA-Z%~])"),
 }
-_WITHOUT_ORDER = re.compile(r"%[%mn]|~[%~]|%\(.*|.*\$.*")  # have no value, or name it: %(name)s, %1$s, $name
 _FORMATS = (*_NUMBERED, "python", "lua", *_OTHERS)  # of gettext's flags, such as c-format
 
 
@@ -52,7 +51,8 @@ class Conversions:
         def stand_in(found: re.Match[str]) -> str:
             if not found["conversion"] or len(self._found) >= len(STAND_INS):
                 return found[0]
-            has_order = not _WITHOUT_ORDER.fullmatch(found[0])
+            is_named = found[0].startswith("%(") or "$" in found[0]  # %(name)s, %1$s, $name
+            has_order = not is_named and found[0] not in ("%%", "%m", "%n", "~%", "~~")
             self._n_in_group += has_order
             group = self._group if has_order else ~len(self._found)
             may_have_number = self._format in _NUMBERED and "*" not in found[0]
