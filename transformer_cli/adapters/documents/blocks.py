@@ -491,7 +491,7 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
             free = {*range(nearest, min(near + MAX_DISTANCE_WORDS, bisect_left(starts, last)))} - taken[each.parent]
             free = {number for number in free if is_word(text[starts[number]])}  # no placeholder such as {% x %}
             own = {*sorted(free, key=lambda number: (abs(number - near), number))[:1]}
-        if found and not own:
+        if not own and (found or start >= end):
             start, end = target, target
         elif own != found:  # of words 4, 5 and 7, it gets 4 and 5
             last_own = next(number for number in count(min(own)) if number + 1 not in own)
