@@ -179,6 +179,8 @@ class _Reader:
 
     def as_written(self, start: int, end: int) -> str:
         """Returns a part of the source as the file has it."""
+        if self.raw is self.source:  # as of a page
+            return self.raw[start:end]
 
         def raw_offset(offset: int) -> int:
             index = min(bisect_right(self.starts, offset), len(self.starts) - 1) - 1
@@ -247,6 +249,8 @@ class _Reader:
         """Returns a tag, in which the values of translatable attributes are blocks."""
         start, end = span
         parts: list[str | Block] = []
+        if not attributes:
+            return inline._replace(raw=self.as_written(start, end))
         kind = attributes.get("type" if name == "input" else "name") or attributes.get("property")
         has_text = kind and kind[kind.lastindex or 0].lower() in KINDS_WITH_TEXT.get(name, ())
         shown = TEXT_ATTRIBUTES | LANGUAGE_ATTRIBUTES | ({"value", "content"} if has_text else set())
