@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 _OTHER_LANGUAGES = "entries without one of the languages"
 _MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values())})_")  # of a column
-_MEMOQ_FORBIDDEN = re.compile(r"\b(?:NonTerm|Forbidden)\b")
+_MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
@@ -85,16 +85,13 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
 
 
 def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
-    """Yield the terms of a table whose columns are called German_Germany, each followed by Term_Info, its properties.
-
-    If an entry has several terms in a language, there are several such columns.
-    """
+    """Yield the terms of columns such as German_Germany, one for each synonym; Term_Info follows each of them."""
     rows = _read_entries(path, data)
     names = ["" if name.endswith("_Def") else name.replace("_", " (", 1) for name in next(rows)[0]]
     for cells, location in rows:
         terms: dict[str, list[str]] = {}
         for name, term, properties in zip(names, cells, [*cells[1:], ""], strict=False):
-            if term and _MEMOQ_FORBIDDEN.search(properties):
+            if term and _MEMOQ_FORBIDDEN.intersection(properties.split(";")):
                 left_out["forbidden terms"] += 1
             elif term:
                 terms.setdefault(name, []).append(re.sub("[|*]", "", term) if "Custom" in properties else term)

@@ -55,7 +55,7 @@ TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
 
 MEMOQ = """Entry_ID,Entry_Note,English_United_States_Def,English_United_States,Term_Info,Term_Example,German_Germany,\
 Term_Info,German_Germany,Term_Info
-0,"a, b",an animal,hound,CasePermissive;HalfPrefix,,Hund|e,CaseSense;Custom,Köter,CasePermissive
+0,"a, b",an animal,hound,CasePermissive;HalfPrefix,Forbidden here,Hund|e,CaseSense;Custom,Köter,CasePermissive
 1,,,tike,CasePermissive;NonTerm,,Mops,,,
 2,,,ti|ger*,Custom,,Tiger,,Leu,CaseInsense;Forbidden
 3,,,cat,,,,,,
