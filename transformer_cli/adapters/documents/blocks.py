@@ -224,7 +224,7 @@ class Builder:
         """
         text, last = raw if text is None else text, self._elements[-1]
         follows_text = last.is_standalone and 0 < self._raw_end_of_text == len(self._raw) - len(last.opening)
-        is_movable = follows_text and not last.is_proportional
+        is_movable = follows_text and not last.is_proportional and self._raw[-1] == last.opening[-1]
         is_movable = is_movable and not (self._elements[-2].is_proportional and self._elements[-2].end == self._length)
         if is_movable and text and text[0] in CLOSING_MARKS:
             words = self._texts[-1].rstrip()
