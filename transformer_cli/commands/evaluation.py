@@ -27,6 +27,7 @@ tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
 GROUP_CAUTION = """\
 This compares training recipes by the spread of their runs (Welch's t-test), on
 this text alone. With two runs of each, only large differences are significant."""
+PLUS_MINUS = {"systems": "half of the 95 % bootstrap interval", "groups": "the standard deviation of the runs"}
 CAUTIONS = {"systems": WEIGHTS_CAUTION, "groups": GROUP_CAUTION}
 
 
@@ -222,11 +223,8 @@ def compare(
     if examples and not as_json and form != "text":
         raise typer.BadParameter(f"--examples are printed in text and JSON only, not with --format {form}")
     extra_metrics = options.parse_metrics(metrics)
-    options.check_plain_text(
-        input_file,
-        *(reference or ()),
-        *(Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()),
-    )
+    files = [Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()]
+    options.check_plain_text(input_file, *(reference or ()), *files)
     from transformer_cli.adapters.study.compare import CompareOptions
     from transformer_cli.api import compare, compare_groups
 
@@ -263,7 +261,8 @@ def _parse_system(argument: str) -> tuple[str, list[str]]:
 def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFormat = "text") -> str:
     """Returns tables of the systems' scores, examples, and verdicts on each system against the first.
 
-    Recipes have the mean and spread of their runs. In text each metric has its own table; other formats have one table.
+    Recipes have the mean and spread of their runs. In text each metric has its own table. Other formats have one table:
+    CSV with all figures, Markdown and LaTeX with the scores, of which the best is bold.
     """
     from transformer_cli.scoring.metrics import EXTRA_METRICS
 
@@ -274,6 +273,7 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
         tables = {called[by]: _metric_columns(comparison, by) for by in called}
         differs = len({*searches} - {None}) > 1
         search = [Column("search", searches)] if differs else []
+        full_tables = [render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()]
         title = f"{comparison.split}: {pluralize(comparison.sentences, 'sentence')}"
         title += "" if differs else "".join(f", {each}" for each in dict.fromkeys(filter(None, searches)))
         signatures = [f"{called[by]} {each}" for by, found in comparison.signatures.items() for each in found]
@@ -285,16 +285,34 @@ def comparisons_as_table(comparisons: "Sequence[Comparison[Any]]", form: TableFo
                 f"{tests}, the next one below 0.05 / {tests - 1}, …)"
             )
         if form == "text":
-            rendered = [render_table([Column(metric, names), *each, *search]) for metric, each in tables.items()]
             examples = [_format_example(one, names[0], each.name) for each in systems for one in each.examples]
-            parts += [title, *rendered, "\n".join(signatures), *examples, "\n".join(verdicts)]
+            parts += [title, *full_tables, "\n".join(signatures), *examples, "\n".join(verdicts)]
         else:
             of_text = [Column("text", [comparison.split] * len(names))] if len(comparisons) > 1 else []
-            wide = [replace(one, header=f"{metric} {one.header}") for metric, each in tables.items() for one in each]
-            columns = [Column("system", names), *of_text, *wide, *search]
-            parts.append(render_table(columns, form, "\n".join([title, *signatures, *verdicts])))
+            columns = [_scores_column(comparison, by, called[by]) for by in called]
+            notes = [title, f"± {PLUS_MINUS[comparison.compares]}"]
+            notes += [f"† p < 0.05 against {names[0]} (uncorrected)"] if verdicts else []
+            if form == "csv":
+                columns = [replace(one, header=f"{by} {one.header}") for by, each in tables.items() for one in each]
+            elif form == "latex":
+                notes, search = [*notes, *full_tables], []
+            notes += [*signatures, *verdicts]
+            parts.append(render_table([Column("system", names), *of_text, *columns, *search], form, "\n".join(notes)))
     is_alone = len(comparisons[0].systems) == 1  # one group has no verdict
     return "\n\n".join(filter(None, [*parts, "" if is_alone or form != "text" else CAUTIONS[comparisons[0].compares]]))
+
+
+def _scores_column(comparison: "Comparison[Any]", metric: str, header: str) -> Column:
+    """Returns the scores of a metric: the best between **, and † after those with p < 0.05."""
+    (cells,) = (each.cells for each in _metric_columns(comparison, metric) if " ± " in each.header)
+    best = (min if metric == "ter" else max)((cell.split()[0] for cell in cells), key=float)
+    shown = []
+    for cell, system in zip(cells, comparison.systems, strict=True):
+        score, *rest = cell.partition(" ± ")
+        difference = system.scores[metric].difference
+        mark = "†" if difference and difference.p is not None and difference.p < 0.05 else ""
+        shown.append("".join([f"**{score}**" if score == best and len(cells) > 1 else score, *rest, mark]))
+    return Column(header, shown)
 
 
 def _metric_columns(comparison: "Comparison[Any]", metric: str) -> list[Column]:

@@ -23,15 +23,17 @@ LATEX_ESCAPES = {
     "…": r"\dots{}",
     "√": r"$\surd$",
     "×": r"$\times$",
+    "†": r"\rlap{$^\dagger$}",  # takes no width, so that numbers stay aligned
 }
-SIGN = re.compile(r"^([+-])(?=\d)")
+BOLD = re.compile(r"^\*\*(.+?)\*\*")
+SIGN = re.compile(r"^(\**)([+-])(?=\d)")
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: its header, a value for each row (None: unknown), and the function that formats a value.
 
-    A pair of numbers is a value and its ±.
+    A pair of numbers is a value and its ±. In Markdown and LaTeX, the beginning of a cell between ** is bold.
     """
 
     header: str
@@ -89,4 +91,4 @@ def render_table(columns: Sequence[Column], form: TableFormat = "text", notes: s
 def _escape_latex(cell: str) -> str:
     """Returns a cell with its special characters escaped for LaTeX."""
     escaped = "".join(LATEX_ESCAPES.get(character, character) for character in cell)
-    return SIGN.sub(r"$\1$", escaped)
+    return BOLD.sub(r"\\textbf{\1}", SIGN.sub(r"\1$\2$", escaped))

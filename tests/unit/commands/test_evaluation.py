@@ -153,6 +153,53 @@ def test_compare_table_has_scores_examples_and_a_verdict(comparison: Comparison[
     ]
 
 
+@pytest.mark.parametrize(
+    ("form", "lines"),
+    [
+        (
+            "markdown",
+            [
+                *("| system | BLEU | chrF | TER | z |", "|---|--:|--:|--:|--:|"),
+                "| old | 35.00 ± 1.50 | **50.00** ± 1.50 | **50.00** ± 1.50 | -0.20 ± 1.50 |",
+                "| newer | **36.20** ± 1.50† | **50.00** ± 1.50 | 50.10 ± 1.50 | **-0.10** ± 1.50 |",
+                *("", "test: 1,000 sentences", "", "± half of the 95 % bootstrap interval", ""),
+                "† p < 0.05 against old (uncorrected)",
+            ],
+        ),
+        (
+            "latex",
+            [
+                *("\\begin{tabular}{lrrrr}", "\\toprule", "system & BLEU & chrF & TER & z \\\\", "\\midrule"),
+                r"old & 35.00 $\pm$ 1.50 & \textbf{50.00} $\pm$ 1.50 & \textbf{50.00} $\pm$ 1.50"
+                r" & $-$0.20 $\pm$ 1.50 \\",
+                r"newer & \textbf{36.20} $\pm$ 1.50\rlap{$^\dagger$} & \textbf{50.00} $\pm$ 1.50 & 50.10 $\pm$ 1.50"
+                r" & \textbf{$-$0.10} $\pm$ 1.50 \\",
+                *(
+                    "\\bottomrule",
+                    "\\end{tabular}",
+                    "% test: 1,000 sentences",
+                    "% ± half of the 95 % bootstrap interval",
+                ),
+                "% † p < 0.05 against old (uncorrected)",
+                "% BLEU   score ± 95 %  difference  p (bootstrap)  p (randomisation)",
+            ],
+        ),
+    ],
+)
+def test_compare_tables_for_pages_have_one_column_per_metric(
+    comparison: Comparison[PairedScore], form: TableFormat, lines: list[str]
+) -> None:
+    """The best is bold: of TER the lowest. The mark needs p < 0.05 by both tests."""
+    old, newer = comparison.systems
+    unsure = Difference(0.1, 0.01, 0.05)
+    old.extra_metrics.update(ter=old.chrf, z=replace(old.chrf, score=-0.2))
+    newer.extra_metrics.update(
+        ter=replace(old.chrf, score=50.1, difference=unsure), z=replace(old.chrf, score=-0.1, difference=unsure)
+    )
+    comparison.signatures.update(ter=["ter-bs"], z=["z-bs"])
+    assert comparisons_as_table([comparison], form).split("\n")[: len(lines)] == lines
+
+
 def test_compare_table_of_recipes_has_means_and_spread() -> None:
     score = GroupScore([35.0, 36.0], 35.5, 0.7071, None)
     surer, unsure = GroupDifference(1.0, 0.25, 0.0213), GroupDifference(-1.0, None, None)
@@ -192,11 +239,14 @@ def test_compare_patterns_and_names_make_recipes(tfm: Tfm, files: Path) -> None:
     assert [row[0] for row in rows] == ["first", "two-s*"]
     assert float(rows[1][4]) == pytest.approx(float(rows[1][2]) - float(rows[0][2]))
     code, out, _ = tfm(*words, "latex", cwd=files)
-    assert out.startswith("\\begin{tabular}{lrrrrrrrr}\n\\toprule\nsystem & BLEU runs & BLEU mean $\\pm$ SD & ")
-    assert "\\end{tabular}\n% r: 30 sentences\n% BLEU nrefs:1" in out
+    assert out.startswith("\\begin{tabular}{lrr}\n\\toprule\nsystem & BLEU & chrF \\\\\n\\midrule\nfirst & ")
+    assert (
+        "\\end{tabular}\n% r: 30 sentences\n% ± the standard deviation of the runs\n% † p < 0.05 against first " in out
+    )
+    assert "\n% BLEU         runs     mean ± SD  difference (95 %)  p (Welch)\n% first " in out
     code, out, _ = tfm(*words, "markdown", cwd=files)
-    assert out.startswith("| system | BLEU runs | BLEU mean ± SD |")
-    assert "\n| two-s* | " in out
+    assert out.startswith("| system | BLEU | chrF |\n|---|--:|--:|\n| first | ")
+    assert "\n| two-s* | **" in out
     assert json.loads(tfm(*words[:-1], "--json", cwd=files)[1])["comparisons"][0]["groups"][0]["name"] == "first"
     code, _, err = tfm("compare", "x=r", "x=r", "--reference", "r", cwd=files)
     assert (code, "x is named twice; give one another name" in err) == (2, True)
