@@ -246,8 +246,8 @@ def xliff(text: str) -> bytes:
     return f"<xliff{attributes}><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
 
 
-def bleu(text: str) -> object:
-    metric = metrics.text_metrics(language="en", lowercase=False)["BLEU"]
+def score(name: str, text: str) -> object:
+    metric = metrics.text_metrics(language="en", lowercase=False)[name]
     return metric.corpus_score(lines_of(text), [lines_of(text[::-1])])
 
 
@@ -352,11 +352,8 @@ READERS: dict[str, tuple[Reader, str]] = {
         "a |a; |，|a| ",
     ),
     "sentences.sentence_spans": (lambda text: sentences.sentence_spans(text, "de"), SENTENCES),
-    "metrics.text_metrics": (bleu, "a |.|1,|&amp;"),
-    "metrics.sentence_chrf": (
-        lambda text: metrics.sentence_chrf(lines_of(text), lines_of(text[::-1]), lowercase=False),
-        "a |a",
-    ),
+    "metrics.text_metrics: BLEU": (lambda text: score("BLEU", text), "a |.|1,|&amp;"),
+    "metrics.text_metrics: chrF": (lambda text: score("chrF", text), "a |a"),
     "metrics.warn_about_text": (
         lambda text: metrics.warn_about_text(lines_of(text), lines_of(text), "a text"),
         "a|\u0301|é",

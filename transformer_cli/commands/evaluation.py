@@ -192,6 +192,9 @@ def compare(
     reference: options.References = None,
     lowercase: options.Lowercase = False,
     metrics: options.Metrics = "bleu,chrf",
+    scores: Annotated[list[str] | None, options.Input(
+        "--scores", metavar="NAME=FILE,…", help="Scores of the sentences by another metric or by people: a file for "
+        "each system, in their order, with one number per line; higher is better. Repeatable.")] = None,
     language: Annotated[str | None, options.Input(
         "--language", metavar="CODE", show_default="the runs' target, or en", help="The language of the translations, "
         "for BLEU's tokeniser.")] = None,
@@ -223,13 +226,16 @@ def compare(
     if examples and not as_json and form != "text":
         raise typer.BadParameter(f"--examples are printed in text and JSON only, not with --format {form}")
     extra_metrics = options.parse_metrics(metrics)
+    score_files = {name: files.split(",") for name, _, files in (each.partition("=") for each in scores or ())}
+    if not all(name and all(files) for name, files in score_files.items()):
+        raise typer.BadParameter("--scores: write NAME=FILE,FILE,…, with a file for each system")
     files = [Path(name) for runs in recipes.values() for name in runs if Path(name).is_file()]
     options.check_plain_text(input_file, *(reference or ()), *files)
     from transformer_cli.adapters.study.compare import CompareOptions
     from transformer_cli.api import compare, compare_groups
 
     compare_options = CompareOptions(
-        split or (), input_file, reference or (), lowercase, language, extra_metrics, beam_size, device
+        split or (), input_file, reference or (), lowercase, language, extra_metrics, score_files, beam_size, device
     )
     found: Sequence[Comparison[Any]]
     if are_single:

@@ -163,10 +163,3 @@ def text_metrics(
 def nonblank_rows(*columns: Sequence[str]) -> list[int]:
     """Returns the indices of rows with text in any column; rows without would widen the intervals."""
     return [row for row, each in enumerate(zip(*columns, strict=True)) if "".join(each).strip()]
-
-
-def sentence_chrf(texts: Sequence[str], *references: Sequence[str], lowercase: bool) -> list[float]:
-    """Returns the chrF of each sentence. BLEU of a sentence is often 0, since no 4-gram matches."""
-    metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
-    rows = zip(texts, *references, strict=True)
-    return [float(metric.sentence_score(text, own).score) for text, *own in rows]

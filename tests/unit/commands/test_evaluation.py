@@ -200,6 +200,20 @@ def test_compare_tables_for_pages_have_one_column_per_metric(
     assert comparisons_as_table([comparison], form).split("\n")[: len(lines)] == lines
 
 
+def test_compare_scores_option_adds_a_metric(tfm: Tfm, files: Path) -> None:
+    for name in "ab":
+        (files / f"{name}.comet").write_text("".join(f"{0.5 + (name == 'b') / 10}{row:02d}\n" for row in range(30)))
+    words = ("compare", "a", "b", "--reference", "r", "--scores", "COMET=a.comet,b.comet")
+    code, out, err = tfm(*words, cwd=files)
+    assert (code, err) == (0, "")
+    assert "\n\nCOMET  score ± 95 %  difference  p (bootstrap)  p (randomisation)\na       0.51 ± " in out
+    code, out, _ = tfm(*words, "--json", cwd=files)
+    comet = json.loads(out)["comparisons"][0]["systems"][1]["extra_metrics"]["COMET"]
+    assert (comet["score"], comet["difference"]["points"]) == pytest.approx((0.6145, 0.1))
+    code, out, _ = tfm(*words, "--format", "markdown", cwd=files)
+    assert out.startswith("| system | BLEU | chrF | COMET |\n")
+
+
 def test_compare_table_of_recipes_has_means_and_spread() -> None:
     score = GroupScore([35.0, 36.0], 35.5, 0.7071, None)
     surer, unsure = GroupDifference(1.0, 0.25, 0.0213), GroupDifference(-1.0, None, None)

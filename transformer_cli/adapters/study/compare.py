@@ -5,6 +5,7 @@ of one recipe, which differ in their seeds.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from transformer_cli.adapters.study.statistics import (
     GroupScore,
     PairedScore,
     Score,
+    SegmentScores,
     group_tests,
     paired_tests,
     split_by_size,
@@ -30,7 +32,7 @@ from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
-from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, sentence_chrf, warn_about_text
+from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, text_metrics, warn_about_text
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
 from transformer_cli.text.lines import read_lines
@@ -43,6 +45,7 @@ OpenSystem = Run | Translator | Path
 OpenRun = Callable[[Run, str], Translator]
 """opens a run on a device"""
 
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.IGNORECASE)  # finite
 MAY_DIFFER = ("training.seed", "training.device", "training.shards")  # settings in which runs of a group may differ
 
 
@@ -62,6 +65,8 @@ class CompareOptions:
     """the language of the translations, for sacreBLEU's tokeniser; by default that of the runs, or en"""
     metrics: str | Iterable[str] = ()
     """metrics to add: "chrf++", "ter"; verdicts use BLEU and chrF only"""
+    scores: Mapping[str, str | Path | Iterable[str | Path]] = field(default_factory=dict)
+    """other metrics, or ratings: name → a file for each system, with the score of one sentence per line"""
     beam_size: int | None = None
     """the beam size of all runs (None: that of each run's config)"""
     device: str = "auto"
@@ -183,11 +188,13 @@ def _comparisons(
     members, sizes = [name for labels, _ in groups for name in labels], [len(labels) for labels, _ in groups]
     if not groups:
         raise DataError("nothing to compare; name at least two runs or files")
-    extra_metrics = parse_metrics(options.metrics)
+    extra: list[str] = parse_metrics(options.metrics)
+    if own := {*options.scores} & {*METRICS, *extra}:
+        raise DataError(f"scores: {min(own)} is a metric that is computed here; choose another name")
     systems = _open_all(members, [each for _, given in groups for each in given], options.runs_dir)
     if examples is None:
         _check_groups([labels for labels, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
-    texts, outputs, language, lowercase = _translate_all(members, systems, options, open_run)
+    texts, outputs, of_sentences, language, lowercase = _translate_all(members, systems, options, open_run)
     searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(outputs, sizes)]
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in outputs), strict=True), strict=True):
@@ -198,7 +205,10 @@ def _comparisons(
         n_sentences = len(rows)
         show_status(f"{text.name}: testing whether chance explains the differences")
         of_systems, of_references = ([[one[row] for row in rows] for one in each] for each in (lines, references))
-        results = tests(of_systems, *of_references, language=language, lowercase=lowercase, extra_metrics=extra_metrics)
+        metrics = text_metrics(language=language, lowercase=lowercase, references=of_references, extra_metrics=extra)
+        results = {**tests(of_systems, metrics)}
+        for metric, numbers in of_sentences.items():
+            results |= tests([[one[row] for row in rows] for one in numbers], {metric: SegmentScores()})
         for row, output in enumerate(outputs):
             record: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
             for metric in METRICS:
@@ -211,12 +221,8 @@ def _comparisons(
         ]
         sentences = None if examples is None else pluralize(n_sentences, "sentence")
         evidence: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
-        # n sentences can be exchanged between two systems in 2^n ways. Two of these give the observed difference or its
-        # negative, so p is at least 2 / 2^n. sacreBLEU counts larger differences only: with three sentences it may
-        # print p = 0.0001 instead of 0.25.
-        least_p: float = 2.0 ** (1 - n_sentences) if sentences else 0.0
-        verdict_of = [None, *verdicts(names, *differences, evidence=evidence, least_p=least_p)]
-        chrfs = [sentence_chrf(each, *references, lowercase=lowercase) for each in lines] if examples else []
+        verdict_of = [None, *verdicts(names, *differences, evidence=evidence)]
+        chrfs = [_sentence_chrf(metrics["chrF"], each, references) for each in lines] if examples else []
         compared = []
         for row, name in enumerate(names):
             scores = {metric: result.scores[row] for metric, result in results.items()}
@@ -227,6 +233,11 @@ def _comparisons(
         compared_as: Literal["systems", "groups"] = "groups" if examples is None else "systems"
         comparisons.append(Comparison(text.name, n_sentences, compared_as, signatures, compared))
     return comparisons
+
+
+def _sentence_chrf(chrf: Any, lines: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
+    """Returns the chrF of each sentence. BLEU of a sentence is often 0, since no 4-gram matches."""
+    return [float(chrf.sentence_score(line, own).score) for line, *own in zip(lines, *references, strict=True)]
 
 
 def _examples(
@@ -260,8 +271,8 @@ def _run_of(system: OpenSystem) -> Run | None:
 
 def _translate_all(
     names: Sequence[str], systems: Sequence[OpenSystem], options: CompareOptions, open_run: OpenRun
-) -> tuple[list[ParallelText], list[SystemOutput], str, bool]:
-    """Returns the texts, each system's translations, their language, and whether case is ignored.
+) -> tuple[list[ParallelText], list[SystemOutput], dict[str, list[list[str]]], str, bool]:
+    """Returns the texts, each system's translations, `_segment_scores`, the language, and whether case is ignored.
 
     Each run translates with its own decoding settings. Raises CheckpointError or DataError.
     """
@@ -287,19 +298,19 @@ def _translate_all(
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
         log.warning("the runs search in different ways, which affects scores (%s); set one beam size for all", found)
     texts = _texts([run for _, run in runs], options)
-    if len(texts) > 1 and len(runs) < len(names):
+    if len(texts) > 1 and (options.scores or len(runs) < len(names)):
         split_names = ", ".join(text.name for text in texts)
-        raise DataError(f"files hold the translations of one text, but there are {split_names}; name one split")
+        raise DataError(f"files belong to one text, but there are {split_names}; name one split")
+    scores = _segment_scores(options, len(names), texts[0])
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
-    by_number = {}
-    for number in files_first:  # before any run translates, so that errors in files come soon
-        by_number[number] = _output_of(systems[number], texts, options, open_run)
+    # files before any run translates, so that errors in them come soon
+    by_number = {number: _output_of(systems[number], texts, options, open_run) for number in files_first}
     outputs = [by_number[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
     for name, output in zip(names, outputs, strict=True):
         for each, lines in zip(texts, output.texts, strict=True):
             warn_about_text(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
-    return texts, outputs, language, options.lowercase or bool(lowercased_runs)
+    return texts, outputs, scores, language, options.lowercase or bool(lowercased_runs)
 
 
 def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | None]) -> None:
@@ -384,17 +395,36 @@ def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
     return texts
 
 
+def _segment_scores(options: CompareOptions, n_systems: int, text: ParallelText) -> dict[str, list[list[str]]]:
+    """Returns the lines of each file of `CompareOptions.scores`. Raises DataError if one is not a number."""
+    found: dict[str, list[list[str]]] = {}
+    for metric, files in options.scores.items():
+        paths = [*map(Path, as_list(files))]
+        if len(paths) != n_systems:
+            raise DataError(f"scores: {metric} has {len(paths)} of {n_systems} files; name one for each run or file")
+        found[metric] = [_lines_for(text, path, options) for path in paths]
+        for path, lines in zip(paths, found[metric], strict=True):
+            if wrong := [number for number, line in enumerate(lines, 1) if not NUMBER.fullmatch(line.strip())]:
+                raise DataError(f"{path}: line {wrong[0]} is not a number; write the score of one sentence per line")
+    return found
+
+
+def _lines_for(text: ParallelText, path: Path, options: CompareOptions) -> list[str]:
+    """Returns the lines of a file. Raises DataError if they are not as many as the text's."""
+    lines, n_references = list(read_lines(path)), len(text.references[0])
+    if len(lines) != n_references:
+        where = next(iter(options.reference_files), text.name)
+        found = f"{path} has {pluralize(len(lines), 'line')}, {where} has {n_references}"
+        raise DataError(f"{found}; line n must belong to line n")
+    return lines
+
+
 def _output_of(
     system: OpenSystem, texts: Sequence[ParallelText], options: CompareOptions, open_run: OpenRun
 ) -> SystemOutput:
     """Returns a system's translation of each text."""
     if isinstance(system, Path):
-        lines, n_references = list(read_lines(system)), len(texts[0].references[0])
-        if len(lines) != n_references:
-            where = next(iter(options.reference_files), texts[0].name)
-            found = f"{system} has {pluralize(len(lines), 'line')}, {where} has {n_references}"
-            raise DataError(f"{found}; line n must translate line n")
-        return SystemOutput([lines])
+        return SystemOutput([_lines_for(texts[0], system, options)])
     opened = system if isinstance(system, Translator) else open_run(system, options.device)
     translator = opened.with_options(on_too_long="truncate", **_beam(options))
     lines_of_texts = []

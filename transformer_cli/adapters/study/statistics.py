@@ -6,16 +6,17 @@ line and its seed (12345, or SACREBLEU_SEED). `group_tests` compares groups of r
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from statistics import mean, stdev, variance
-from typing import Generic, TypeVar
+from types import SimpleNamespace
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RESAMPLES, Interval, text_metrics
+from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RESAMPLES, Interval
 
 log = logging.getLogger(__name__)
 
@@ -94,26 +95,40 @@ class ByMetric(Generic[Score]):
     """one for each system or group"""
 
 
-def paired_tests(
-    systems: Sequence[Sequence[str]],
-    *references: Sequence[str],
-    language: str,
-    lowercase: bool,
-    extra_metrics: Sequence[str] = (),
-) -> dict[str, ByMetric[PairedScore]]:
+class SegmentScores:
+    """The mean of given scores of sentences, with the methods of sacreBLEU's metrics that the tests below call."""
+
+    def get_signature(self) -> Any:
+        from sacrebleu.metrics.base import Signature
+
+        signature = Signature({"num_refs": None})
+        signature.info = {"scores": "given", "version": None}
+        return signature
+
+    def _extract_corpus_statistics(self, lines: Sequence[str], references: None) -> list[tuple[float, int]]:
+        return [(float(line), 1) for line in lines]
+
+    def _aggregate_and_compute(self, statistics: Sequence[tuple[float, int]]) -> Any:
+        return self._compute_score_from_stats(np.sum(statistics, axis=0))
+
+    def _compute_score_from_stats(self, sums: NDArray[np.floating[Any]]) -> Any:
+        return SimpleNamespace(name="mean", score=float(sums[0] / sums[1]))
+
+
+def paired_tests(systems: Sequence[Sequence[str]], metrics: Mapping[str, Any]) -> dict[str, ByMetric[PairedScore]]:
     """Compare the first system with each of the others by both tests. Returns the results of each metric.
 
-    systems: the lines of each system. references, language, lowercase, extra_metrics: as in `score_text`.
+    systems: the lines of each system. metrics: from `text_metrics`, with references; or `SegmentScores`, if lines are
+    numbers.
     """
     from sacrebleu.significance import PairedTest
 
     logging.getLogger("sacrebleu").setLevel(logging.WARNING)  # it logs each step, and numbers the systems
 
-    if len(references[0]) > MAX_INTERVAL_SENTENCES:
-        n_sentences = len(references[0])
+    n_sentences = len(systems[0])
+    if n_sentences > MAX_INTERVAL_SENTENCES:
         log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
     named_systems = [(str(index), lines) for index, lines in enumerate(systems)]
-    metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     signatures, results = zip(
         *(
             PairedTest(named_systems, metrics, None, test_type=kind, n_samples=samples)()
@@ -121,6 +136,10 @@ def paired_tests(
         ),
         strict=True,
     )
+    # n sentences can be exchanged between two systems in 2^n ways. Two of these give the observed difference or its
+    # negative, so p is at least 2 / 2^n. sacreBLEU counts larger differences only: with three sentences it may print
+    # p = 0.0001 instead of 0.25.
+    least_p = 2.0 ** (1 - n_sentences)
     by_metric = {}
     for name, key in zip(metrics, signatures[0], strict=True):  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
         baseline, scores = results[0][key][0], []
@@ -128,7 +147,8 @@ def paired_tests(
             difference = None
             if resampled is not baseline:
                 points = resampled.score - baseline.score
-                difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
+                tests = (resampled, shuffled)
+                difference = Difference(points, *(max(each.p_value, least_p) if points else None for each in tests))
             interval = Interval(float(resampled.mean), float(resampled.ci))
             scores.append(PairedScore(resampled.score, interval, difference))
         by_metric[name] = ByMetric([str(each[key]) for each in signatures], scores)
@@ -136,22 +156,17 @@ def paired_tests(
 
 
 def group_tests(
-    systems: Sequence[Sequence[str]],
-    *references: Sequence[str],
-    sizes: Sequence[int],
-    language: str,
-    lowercase: bool,
-    extra_metrics: Sequence[str] = (),
+    systems: Sequence[Sequence[str]], metrics: Mapping[str, Any], *, sizes: Sequence[int]
 ) -> dict[str, ByMetric[GroupScore]]:
     """Compare the first group with each of the others. Returns the results of each metric.
 
-    systems: the lines of each run, group after group. sizes: the number of runs of each group, at least two. Other
-    arguments are as in `paired_tests`.
+    systems: the lines of each run, group after group. metrics: as in `paired_tests`. sizes: the number of runs of each
+    group, at least two.
     """
     by_metric = {}
-    metrics = text_metrics(language=language, lowercase=lowercase, references=references, extra_metrics=extra_metrics)
     for name, metric in metrics.items():
-        scores = split_by_size([float(metric.corpus_score(lines, None).score) for lines in systems], sizes)
+        statistics = [metric._extract_corpus_statistics(lines, None) for lines in systems]
+        scores = split_by_size([float(metric._aggregate_and_compute(each).score) for each in statistics], sizes)
         differences = (None, *(welch(each, scores[0]) for each in scores[1:]))
         rows = zip(scores, differences, strict=True)
         groups = [GroupScore(each, mean(each), stdev(each), difference) for each, difference in rows]
@@ -194,19 +209,15 @@ def _student(degrees_of_freedom: float) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def verdicts(
-    names: Sequence[str],
-    *differences: Sequence[Difference | GroupDifference],
-    evidence: Sequence[str],
-    least_p: float = 0.0,
+    names: Sequence[str], *differences: Sequence[Difference | GroupDifference], evidence: Sequence[str]
 ) -> list[str]:
     """Returns one sentence for each system but the first, comparing it with the first.
 
     names: of all systems. differences: for each of METRICS, those of all systems but the first; `significant` decides
-    on all of them together. evidence: the subject of each sentence, such as "1,000 sentences". least_p: the smallest p
-    that the data can show; smaller p-values are raised to it.
+    on all of them together. evidence: the subject of each sentence, such as "1,000 sentences".
     """
     of_systems = list(zip(*differences, strict=True))
-    p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
+    p_values = [each.p for found in of_systems for each in found]
     first, tested, said = names[0], iter(zip(p_values, significant(p_values), strict=True)), []
     for name, found, source in zip(names[1:], of_systems, evidence, strict=True):
         won, unsure = list[tuple[str, str]](), list[tuple[float, str]]()

@@ -158,6 +158,49 @@ def test_compare_long_sentences_are_truncated_and_counted(
     assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: truncated"]
 
 
+def test_compare_tests_scores_of_sentences(tmp_path: Path, references: list[str], tiny: Run) -> None:
+    lines = [*references, ""]  # a blank line is not scored
+    reference = file_of(tmp_path / "reference", lines)
+    files = [
+        file_of(tmp_path / name, [*map(str, range(first, first + 30)), "1000"]) for name, first in (("a", 1), ("b", 3))
+    ]
+    options = CompareOptions(references=reference, scores={"human": files})
+    copy = file_of(tmp_path / "copy", lines)
+    (comparison,) = compare([reference, copy], options)
+    one, other = (each.scores["human"] for each in comparison.systems)
+    assert (one.score, other.score) == (15.5, 17.5)
+    assert other.difference
+    assert other.difference.points == 2.0
+    assert (other.difference.p or 1.0) < 0.05
+    assert comparison.signatures["human"] == ["scores:given|seed:12345|bs:200", "scores:given|seed:12345|ar:200"]
+    named = [[reference, copy], [file_of(tmp_path / "c", lines), file_of(tmp_path / "d", lines)]]
+    (found,) = compare_groups(named, replace(options, scores={"human": [*files, *files]}))
+    assert [each.scores["human"].scores for each in found.systems] == [[15.5, 17.5]] * 2
+
+
+def test_compare_refuses_wrong_scores(
+    options: CompareOptions, tiny: Run, tmp_path: Path, references: list[str]
+) -> None:
+    good = file_of(tmp_path / "good", ["-1.5e-1"] * 30)
+    short = file_of(tmp_path / "short", ["1"])
+    copy = altered(tiny, tmp_path / "copy")
+    for splits, scores, message in (
+        ("test", {"human": good}, "^scores: human has 1 of 2 files; name one for each run or file$"),
+        ("test", {"human": [good, short]}, f"^{short} has 1 line, test has 30; line n must belong to line n$"),
+        ("test", {"BLEU": [good, good]}, "^scores: BLEU is a metric that is computed here; choose another name$"),
+        ("test", {"ter": [good, good]}, "^scores: ter is a metric that is computed here; choose another name$"),
+        (("valid", "test"), {"human": [good, good]}, "^files belong to one text, but there are valid, test; name one"),
+    ):
+        with pytest.raises(DataError, match=message):
+            compare(["tiny", copy], replace(options, splits=splits, metrics="ter", scores=scores))
+    for wrong in ("", "nan", "inf", "1,5", "1 2", "score: 3", "１", "1e999", "1_0"):
+        bad = file_of(tmp_path / "bad", [*["2"] * 29, wrong])
+        with pytest.raises(
+            DataError, match=f"^{bad}: line 30 is not a number; write the score of one sentence per line$"
+        ):
+            compare(["tiny", copy], replace(options, scores={"human": [good, bad]}))
+
+
 def test_compare_reads_translations_from_a_pipe(tmp_path: Path, references: list[str]) -> None:
     reading, writing = os.pipe()
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
@@ -207,7 +250,7 @@ def test_compare_wrong_arguments_raise(
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
     empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
-    lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
+    lengths = f"^{short} has 1 line, .* has 30; line n must belong to line n"
     for names, wrong_terms, message in (
         ([short, "nothing"], CompareOptions(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], CompareOptions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),

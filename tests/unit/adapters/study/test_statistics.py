@@ -6,7 +6,10 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
+from typing import Any
 
+import numpy as np
 import pytest
 
 from transformer_cli.adapters.study import statistics
@@ -15,11 +18,14 @@ from transformer_cli.adapters.study.statistics import (
     Difference,
     GroupDifference,
     PairedScore,
+    SegmentScores,
+    group_tests,
     paired_tests,
     significant,
     verdicts,
     welch,
 )
+from transformer_cli.scoring.metrics import text_metrics
 
 SHUFFLES = 1000
 
@@ -49,8 +55,13 @@ def tested(texts: dict[str, list[str]]) -> list[ByMetric[PairedScore]]:
     """What our tests find about the three systems, by BLEU and by chrF, with fewer shuffles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statistics, "SHUFFLES", SHUFFLES)
-        found = paired_tests([texts[name] for name in "abc"], texts["reference"], language="en", lowercase=True)
+        found = paired_tests([texts[name] for name in "abc"], metrics_for(texts["reference"]))
         return list(found.values())
+
+
+def metrics_for(reference: list[str]) -> dict[str, Any]:
+    """BLEU and chrF against one reference, without case."""
+    return text_metrics(language="en", lowercase=True, references=[reference])
 
 
 def sacrebleu(folder: Path, *options: str) -> str:
@@ -86,7 +97,7 @@ def test_paired_tests_equal_systems_have_no_p(texts: dict[str, list[str]], monke
     monkeypatch.setattr(statistics, "SHUFFLES", SHUFFLES)
     capitals = [line.upper() for line in texts["a"]]
     few = [lines[:5] for lines in (texts["a"], texts["a"], capitals, texts["reference"])]
-    for tests in paired_tests(few[:3], few[3], language="en", lowercase=True).values():
+    for tests in paired_tests(few[:3], metrics_for(few[3])).values():
         first, *others = tests.scores
         assert first.difference is None
         assert [other.difference for other in others] == [Difference(0.0, None, None)] * 2
@@ -99,13 +110,44 @@ def test_paired_tests_signatures_name_samples_and_seed(
     texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(statistics, "MAX_INTERVAL_SENTENCES", 59)
-    found = paired_tests([texts["a"], texts["b"]], texts["reference"], language="zh", lowercase=False)
+    metrics = text_metrics(language="zh", lowercase=False, references=[texts["reference"]])
+    found = paired_tests([texts["a"], texts["b"]], metrics)
     bleu, chrf = found.values()
     assert [signature.split("|")[1] for signature in bleu.signatures] == ["bs:1000", "ar:10000"]
     for signature in (*bleu.signatures, *chrf.signatures):
         assert {"seed:12345", "case:mixed"} <= set(signature.split("|"))
     assert all("tok:zh" in signature for signature in bleu.signatures)
     assert caplog.messages == ["60 sentences: the tests take about 0.0 GB of memory"]
+
+
+def test_segment_scores_agree_with_tests_written_out() -> None:
+    """The same resamples and shuffles as sacreBLEU draws, with means of numbers."""
+    chance = random.Random(0)
+    first = [chance.gauss(70, 10) for _ in range(50)]
+    scores = [first, [each + chance.gauss(1.5, 3) for each in first]]
+    lines = [[*map(str, each)] for each in scores]
+    found = paired_tests(lines, {"human": SegmentScores()})["human"]
+    assert [each.score for each in found.scores] == pytest.approx([mean(each) for each in scores])
+    differences = np.array(scores[1]) - np.array(scores[0])
+    points = differences.mean()
+    rows = np.random.default_rng(12345).choice(50, size=(1000, 50), replace=True)
+    resampled = np.abs(differences[rows].mean(axis=1))
+    signs = 1 - 2 * np.random.default_rng(12345).integers(2, size=(10_000, 50), dtype=bool)
+    shuffled = np.abs((signs * differences).mean(axis=1))
+    difference = found.scores[1].difference
+    assert difference
+    assert difference.points == pytest.approx(points)
+    assert difference.p_bootstrap == ((resampled - resampled.mean() > points).sum() + 1) / 1001
+    assert difference.p_randomization == ((shuffled > points).sum() + 1) / 10_001
+    assert 0.001 < (difference.p or 0) < 0.2
+    assert found.signatures == ["scores:given|seed:12345|bs:1000", "scores:given|seed:12345|ar:10000"]
+    groups = group_tests([*lines, *lines], {"human": SegmentScores()}, sizes=(2, 2))["human"]
+    assert groups.scores[0].scores == pytest.approx([mean(each) for each in scores])
+
+
+def test_paired_tests_of_few_sentences_have_no_small_p() -> None:
+    found = paired_tests([["1", "2", "3"], ["5", "6", "7"]], {"human": SegmentScores()})["human"].scores[1]
+    assert found.difference == Difference(4.0, 0.25, 0.25)
 
 
 @pytest.mark.parametrize(
