@@ -187,9 +187,13 @@ def test_prepare_like_and_train_from_copy_fixed_settings(tfm: Tfm, files: Path, 
         "prepare", "memory.tsv", *LANGUAGES, "--config", "runs/tiny/config.yaml", "--name", "x", cwd=files
     )
     assert (code, load_config(files / "x.yaml").data.fingerprint) == (0, None), err  # not that of the run's text
-    code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", cwd=files)
-    assert (code, "run `tfm prepare` with the same --config and --set, and --like tiny" in err) == (1, True)
     quick = sets("training.epochs=1", "training.precision=float32")
+    code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", *quick, cwd=files)
+    assert code == 0, err  # for the same text has the same vocabularies
+    assert tfm("prepare", "--config", "x.yaml", *sets("data.min_freq=3", "name=rare"), cwd=files)[0] == 0
+    rare = (*sets("name=rare", "data.skip_empty=true"), *quick)
+    code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", *rare, cwd=files)
+    assert (code, "run `tfm prepare` with the same --config and --set, and --like tiny" in err) == (1, True)
     code, _, err = tfm("train", "--config", "memory.yaml", *quick, cwd=files)
     assert code == 0, err
     own: dict[str, Any] = {"corpus": "files", "files": {"train": ["memory.tsv"]}, "held_out": {"valid": 0.1}}
