@@ -19,7 +19,7 @@ may differ. --write stores its outputs, without standard error.
 
 Dates, seconds and precisions may always differ, and other numbers by a factor of ten. Multi30k is found as by `tfm
 prepare` (TFM_MULTI30K_DIR); the pages show its test sets of 2016 and 2017. All runs of all pages are trained, which
-takes about half an hour.
+takes about an hour.
 """
 
 import argparse
@@ -214,6 +214,7 @@ def environment(home: Path) -> dict[str, str]:
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
         kept["TFM_MULTI30K_DIR"] = folder
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    kept["TFM_CHECKOUT"] = str(ROOT)
     return {**kept, "PATH": path, "HOME": str(home), "TMPDIR": str(home), "PYTHONUNBUFFERED": "1"}
 
 

@@ -1,0 +1,90 @@
+"""Tries a change of the code: applies a diff to a copy, trains a few steps, translates a sentence, and runs tests.
+
+    python scripts/try_change.py FILE.diff [--loss 1.35] [--set KEY=VALUE]
+
+Prints the validation loss after STEPS steps on the embedded corpus with and without the change, a translation, and the
+tests of the model, the search and the training step that fail. The exit code is 1 if the loss is further than 3 % from
+the one that --loss expects. Nothing outside the current folder changes; it gets the folder tried/.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+STEPS = 200
+SETTINGS = (f"training.max_steps={STEPS}", "training.precision=float32", "training.shards=1", "training.num_threads=1")
+SENTENCE = "Ein kleiner Hund läuft durch den Park."
+TESTS = ("tests/unit/model", "tests/unit/search", "tests/unit/training/test_learner.py", "tests/parity")
+TOLERANCE = 0.03
+
+
+def main() -> None:
+    """Tries the change of a file; see above."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("diff", type=Path)
+    options.add_argument("--loss", type=float, help="that the page says")
+    options.add_argument("--set", action="append", default=[], dest="settings", metavar="KEY=VALUE")
+    given = options.parse_args()
+    diff = given.diff.read_bytes()
+    unchanged, changed = copy("unchanged"), copy(given.diff.stem)
+    subprocess.run(["git", "apply", "-p0", "-"], cwd=changed, input=diff, check=True)
+    losses = [train(unchanged), train(changed, *given.settings)]
+    print(f"validation loss after {STEPS} steps: {losses[1]:.3f}, without the change {losses[0]:.3f}")
+    print(tfm(changed, "translate", "--run", "runs/tried", "--beam-size", "4", SENTENCE).strip())
+    print("\n".join(["tests that fail:", *failing(changed)]))
+    if given.loss and abs(losses[1] - given.loss) > TOLERANCE * given.loss:
+        sys.exit(f"the page says {given.loss}")
+
+
+def copy(name: str) -> Path:
+    """Returns a copy of the code under tried/, made anew unless it is the unchanged one, which has been trained."""
+    folder = Path("tried", name).resolve()
+    if name != "unchanged" or not (folder / "runs").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        for part in ("transformer_cli", "tests", "configs", "scripts"):
+            shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", folder)
+    return folder
+
+
+def train(folder: Path, *settings: str) -> float:
+    """Returns the validation loss of a copy after STEPS steps, and trains it first if it has no run."""
+    history = folder / "runs/tried/history.jsonl"
+    if not history.exists():
+        tfm(folder, "prepare", "--config", "demo-captions")
+        words = [word for each in (*SETTINGS, "name=tried", *settings) for word in ("--set", each)]
+        tfm(folder, "train", "--config", "demo-captions", *words)
+    return float(json.loads(history.read_text().splitlines()[-1])["valid_loss"])
+
+
+def tfm(folder: Path, *arguments: str) -> str:
+    """Runs a command of a copy. Returns its standard output."""
+    command = [sys.executable, "-m", "transformer_cli", *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return done.stdout
+
+
+def failing(folder: Path) -> list[str]:
+    """Returns the files of TESTS in which tests fail, with the number of these."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-rfE", *TESTS]
+    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
+    found = Counter(re.findall(r"^(?:FAILED|ERROR) (\S+?\.py)", done.stdout, re.MULTILINE))
+    return [f"  {path} ({n})" for path, n in sorted(found.items())] or ["  none"]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Returns environment variables with which Python imports the copy."""
+    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+if __name__ == "__main__":
+    main()
