@@ -31,13 +31,15 @@ def main() -> None:
     for arguments in (
         *([] if name == "demo" else [("prepare", "--config", name)]),
         ("train", "--config", name),
-        ("evaluate", "--run", name, *(["--split", "test_2016_flickr"] if name == "demo" else [])),
+        ("evaluate", "--run", name, "--split", "test_2016_flickr" if name == "demo" else "test", "--split", "valid"),
+        ("evaluate", "--run", name, "--split", "valid", "--beam-size", "4"),
         ("translate", "--run", name, *SENTENCES[name]),
         ("inspect", "--run", name, "--attention", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[name][-1]),
     ):
         if code := tfm(*arguments):
             sys.exit(code)
-    print(f"\nThe whole demo took {time.monotonic() - started:.0f} s.")
+    print(f"\n`tfm export {name}` and `tfm serve --run exports/{name}` translate faster (docs/translate.md).")
+    print(f"The whole demo took {time.monotonic() - started:.0f} s.")
 
 
 def tfm(*arguments: str) -> int:
