@@ -74,7 +74,7 @@ def is_plain(config: ModelConfig) -> bool:
 
 
 class PlainTransformer(nn.Module):
-    """The model of configs/multi30k.yaml, on the CPU."""
+    """The model of configs/multi30k.yaml."""
 
     def __init__(self, ours: Transformer) -> None:
         """With a copy of the weights of ours, which `is_plain`."""
@@ -109,14 +109,14 @@ class PlainTransformer(nn.Module):
     def decode(self, target: Tensor, memory: Tensor, source: Tensor) -> Tensor:
         """target int64 (batch, target) → logits (batch, target, vocabulary)."""
         length = target.shape[1]
-        mask = self._padding_mask(target) & torch.tril(torch.ones(length, length)).bool()
+        mask = self._padding_mask(target) & torch.tril(torch.ones(length, length, device=target.device)).bool()
         x = self._embed(target, self.target_tokens, self.target_positions)
         for layer in self.decoder:
             x = layer(x, mask, memory, self._padding_mask(source))
         return self.output(x)
 
     def _embed(self, ids: Tensor, tokens: nn.Embedding, positions: nn.Embedding) -> Tensor:
-        order = torch.arange(ids.shape[1]).expand_as(ids)
+        order = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
         return self.dropout(tokens(ids) * self.scale + positions(order))
 
     def _padding_mask(self, ids: Tensor) -> Tensor:
