@@ -34,7 +34,8 @@ def main() -> None:
     given = options.parse_args()
     diff = given.diff.read_bytes()
     unchanged, changed = copy("unchanged"), copy(given.diff.stem)
-    subprocess.run(["git", "apply", "-p0", "-"], cwd=changed, input=diff, check=True)
+    if subprocess.run(["git", "apply", "-p0", "-"], cwd=changed, input=diff).returncode:
+        sys.exit(f"{given.diff} does not fit this code; make it again")
     losses = [train(unchanged), train(changed, *given.settings)]
     print(f"validation loss after {STEPS} steps: {losses[1]:.3f}, without the change {losses[0]:.3f}")
     print(tfm(changed, "translate", "--run", "runs/tried", "--beam-size", "4", SENTENCE).strip())
