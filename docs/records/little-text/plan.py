@@ -85,12 +85,12 @@ JOBS = [
     leak("A", 1),
     leak("B", 1),
     job("dropout", 2000, epochs=20, **DROPOUT),
-    # not trained yet:
     job("curve", 5000, epochs=12, training=AT_END),
     job("curve", 10_000, epochs=6, training=AT_END),
     job("curve", 1000, epochs=30, training=AT_END),
+    job("dropout-alone", 2000, epochs=30, model={"dropout": 0.3}, training=AT_END),
 ]
-REPORTED = [f"leak-{text}-s{seed}" for text in "AB" for seed in (1, 2)]
+REPORTED = [each["name"] for each in JOBS]
 
 
 def CONFIG(name):
