@@ -76,7 +76,7 @@ model: {{d_model: 8, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1,
 training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average_checkpoints: 2, precision: float32, device: cpu,
   num_threads: 1}}
 """
-TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 330}"}
+TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {vocab_size: 330}"}
 SENTENCES = ["Ein Hund läuft am Strand.", "Der Mann malt den Park."]
 KINDS = ("cut", "bit", "emptied", "sibling", "foreign", "deleted")
 OUTCOMES = ("refused", "harmless", "edit", "missed")

@@ -28,7 +28,7 @@ data:
   corpus: files
   files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 80, dropout: 0.0}
-training: {epochs: 30, batch_size: 32, learning_rate: 5e-3, eps: 1e-2, save_minutes: 0.01, num_threads: 1,
+training: {epochs: 120, batch_size: 32, learning_rate: 5e-3, eps: 1e-2, save_minutes: 0.01, num_threads: 1,
   precision: float32, shards: 2, device: cpu}
 """  # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
 STORE = """\
