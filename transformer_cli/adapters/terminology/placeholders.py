@@ -3,7 +3,7 @@
 import html
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from transformer_cli.adapters.terminology.template_code import code_ends
@@ -99,9 +99,12 @@ class PlaceholderFinder:
         return sorted(found)
 
 
-def message_spans(text: str) -> Iterator[Span]:
-    """Yield the spans of messages of ICU and Fluent that choose among texts or format a value; inner ones first."""
-    open_braces, code = list[int](), code_ends(text)
+def message_spans(text: str, code: Mapping[int, int] | None = None) -> Iterator[Span]:
+    """Yield the spans of messages of ICU and Fluent that choose among texts or format a value; inner ones first.
+
+    code: the `code_ends` of the text, if they are known.
+    """
+    open_braces, code = list[int](), code_ends(text) if code is None else code
     for brace in re.finditer("[{}]", text):
         if brace[0] == "{":
             open_braces.append(brace.start())
@@ -122,8 +125,12 @@ def has_branches(message: str) -> bool:
 
 def _mask_code(text: str) -> str:
     """Returns a text of the same length, in which _MASK stands for template code and messages."""
+    code = code_ends(text)
+    spans = sorted([*message_spans(text, code), *code.items()], key=lambda span: (span[0], -span[1]))
+    if not spans:
+        return text
     characters, taken = list(text), TakenSpans(text)
-    for start, end in sorted([*message_spans(text), *code_ends(text).items()], key=lambda span: (span[0], -span[1])):
+    for start, end in spans:
         if taken.is_free((start, end)):
             characters[slice(*taken.take((start, end)))] = _MASK * (end - start)
     return "".join(characters)
