@@ -34,7 +34,8 @@ _SPACELESS = re.compile(f"[{_NO_SPACE_SCRIPTS}\u2e80-\u9fff\uf900-\ufaff\uff66-\
 # Unicode's blocks of bullets, arrows, signs and pictures, except signs that are used like letters (©, °, ℃).
 _SYMBOL = (
     "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
-    "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
+    "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\uffe8-\uffee"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
 _CIRCLED = "\u24b6-\u24e9\U0001f130-\U0001f149"  # letters; several in a row are a word, not symbols: ⓗⓤⓝⓓ
 SENTINEL = "\ufdd0"  # a noncharacter, which stands for a protected span while its line is normalised

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from transformer_cli.text.codec import Codec, EncodedText, SubwordCodec, WordCodec
@@ -74,6 +74,7 @@ def test_normalize_removes_no_visible_character() -> None:
 
 
 @given(st.text(), st.sampled_from(sorted(CODECS)))
+@example("\uffe8", "words")  # a narrow form of a symbol
 def test_normalize_any_text_is_nfc_and_idempotent(text: str, name: str) -> None:
     normalized = known(name).encode(text).normalized
     assert normalized.text == unicodedata.normalize("NFC", normalized.text.strip())
