@@ -1,4 +1,4 @@
-"""Tests damaged files, hostile text, and models written by other programs.
+"""Tests damaged files and hostile text.
 
 `make hostile` damages each file of a dataset, a run and its export, one at a time, and counts tfm's reactions. A file
 is cut at 20 places, has one bit flipped at 50, is emptied, replaced by the content of a sibling or of another project,
@@ -9,23 +9,17 @@ is "missed", and the script fails. Files that users may edit are counted as "edi
 the pointers, which may name any existing checkpoint or run. Files of training text in each format are damaged 200 times
 each: cut, with changed bytes, with inserted parts of other formats and entities. Each must give pairs or one line
 within three seconds, in less than 64 MB.
-
-tests/recipes/test_foreign.py compares imported models with the programs that wrote them, in an environment with
-transformers 4.46.3 and pymarian 1.12.42. transformers writes random models of several shapes, and Marian trains small
-ones for some steps. docs/records/other-models.md has the results.
 """
 
 import bz2
 import csv
 import gzip
 import io
-import itertools
 import json
 import lzma
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,7 +30,6 @@ from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -44,27 +37,21 @@ from matplotlib.figure import Figure
 
 import measure  # noqa: F401  # isort: skip  # it finds what is in tests/
 from outcomes import outcome
-from small_marian import learn
 from torture import write_captions
 from transformer_cli import Translator, evaluate, prepare
-from transformer_cli.adapters.corpora.corpora import read_captions
 from transformer_cli.adapters.corpora.formats import read_texts
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_ctranslate2 import export
-from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.adapters.study import plots
 from transformer_cli.api import train
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import DataError, TfmError
-from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK
 
 CONFIG = """\
 name: run
@@ -352,193 +339,6 @@ def try_text(folder: Path, content: bytes, n: int) -> Table:
         table.counts["cut", outcome] += 1
     tracemalloc.stop()
     return table
-
-
-# Models of other programs
-
-HUGGING_FACE: dict[str, dict[str, Any]] = {
-    "one matrix, swish, scaled": {"activation_function": "swish", "scale_embedding": True},
-    "relu, not scaled, Marian's positions too": {"activation_function": "relu"},
-    "gelu, 4 + 1 layers": {"activation_function": "gelu", "scale_embedding": True, "encoder_layers": 4},
-    "an output of its own, language tokens": {"tie_word_embeddings": False, "scale_embedding": True},
-    "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": True},
-    "separate vocabularies, an output of its own, pytorch_model.bin": {
-        "share_encoder_decoder_embeddings": False,
-        "tie_word_embeddings": False,
-    },
-}
-TEXT = read_captions(1000)["train"]
-MARIAN: dict[str, list[str]] = {
-    "one matrix": ["--tied-embeddings-all"],
-    "separate .spm, tied output": ["--tied-embeddings"],
-    "separate .spm, untied": [],
-    "separate .yml, untied": [],
-    "one .yml, source and target tied": ["--tied-embeddings-src"],
-    "one .yml, one matrix, learned positions": ["--tied-embeddings-all", "--transformer-train-position-embeddings"],
-    "relu": ["--tied-embeddings-all", "--transformer-ffn-activation", "relu"],
-    "gelu": ["--tied-embeddings-all", "--transformer-ffn-activation", "gelu"],
-    "pre-norm": ["--transformer-preprocess", "n", "--transformer-postprocess", "da", "--transformer-postprocess-top=n"],
-    "post-norm, one more at the top": ["--tied-embeddings-all", "--transformer-postprocess-top", "n"],
-}
-SYMBOLS = ["snow & <b>bold</b>", "«Zitat» – 100 %", "a\u00a0b", "5 × 3 = 15", "ﬁ Ⅳ ½", "tab\there", "…"]
-
-
-class TheirModel:
-    """A model of transformers in a folder, which reads and writes the ids of one of our runs."""
-
-    def __init__(self, folder: Path, translator: Translator) -> None:
-        from transformers import MarianMTModel, MarianTokenizer
-
-        self.tokenizer, self.model = MarianTokenizer.from_pretrained(folder), MarianMTModel.from_pretrained(folder)
-        self.model.eval()
-        self._start, self._codecs = self.model.config.decoder_start_token_id, translator.run.codecs
-        names = ["vocab.json", "target_vocab.json" if (folder / "target_vocab.json").exists() else "vocab.json"]
-        lists = [json.loads((folder / name).read_text()) for name in names]
-        self.source, self.target = (
-            _rows(codec.all_tokens(), tokens) for codec, tokens in zip(vars(self._codecs).values(), lists, strict=True)
-        )
-        """their row of each of our ids"""
-
-    def read(self, line: str) -> list[int | None]:
-        """Returns the ids of a line by our codec."""
-        return [*(self.source[number] for number in self._codecs.source.encode(line).ids), 0]
-
-    def distance(self, ours: torch.Tensor, line: str, reference: str) -> float:
-        """Returns the largest difference of a logit among shared tokens. ours (target, tokens)."""
-        written = [self._start, *(self.target[number] for number in self._codecs.target.encode(reference).ids)]
-        with torch.inference_mode():
-            theirs = self.model(torch.tensor([self.read(line)]), decoder_input_ids=torch.tensor([written])).logits[0]
-        columns = [number for number, row in enumerate(self.target) if row not in (None, self._start)]
-        rows = [self.target[number] for number in columns]
-        return float((ours[: len(theirs), columns] - theirs[:, rows]).abs().max())
-
-
-def _rows(ours: Sequence[str], theirs: dict[str, int]) -> list[int | None]:
-    rows = [None if token in SPECIALS else theirs[token] for token in ours]
-    rows[UNK], rows[EOS] = theirs["<unk>"], theirs["</s>"]
-    return rows
-
-
-def write_hugging_face(place: Path, name: str) -> None:
-    """Lets transformers write a random model of a shape."""
-    from transformers import MarianConfig, MarianMTModel, MarianTokenizer
-
-    shape = HUGGING_FACE[name]
-    place.mkdir(parents=True)
-    models = [learn([pair[side] for pair in TEXT], place / f"{each}.spm", 400) for side, each in enumerate(SIDES)]
-    pieces = [[each.id_to_piece(index) for index in range(2, len(each) - 20)] for each in models]
-    languages = [">>deu<<"] if "language" in name else []
-    separate = not shape.get("share_encoder_decoder_embeddings", True)
-    lists = pieces if separate else [[*dict.fromkeys([*pieces[0], *pieces[1]])]]
-    for each, file in zip(lists, ("vocab.json", "target_vocab.json"), strict=False):
-        tokens = ["</s>", "<unk>", *languages, *each, "<pad>"]
-        (place / file).write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
-        n_tokens = len(tokens)  # of each side as many, since both models have the same size
-    target_vocabulary = str(place / "target_vocab.json") if separate else None
-    tokenizer = MarianTokenizer(
-        *(str(place / f"{side}.spm") for side in SIDES),
-        str(place / "vocab.json"),
-        target_vocab_file=target_vocabulary,
-        separate_vocabs=separate,
-        source_lang="de",
-        target_lang="en",
-    )
-    sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 1, "max_position_embeddings": 128}
-    sizes |= {
-        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in (("attention_heads", 4), ("ffn_dim", 48))
-    }
-    pad = n_tokens - 1
-    config = MarianConfig(
-        **{"vocab_size": n_tokens, **sizes, "pad_token_id": pad, "decoder_start_token_id": pad, **shape}
-    )
-    torch.manual_seed(1)
-    model = MarianMTModel(config).eval()
-    with torch.no_grad():
-        for key, weight in model.named_parameters():
-            if "embed_positions" not in key:
-                weight.normal_(1.0 if "norm.weight" in key else 0.0, 0.3)
-        model.final_logits_bias.normal_()
-    model.generation_config.update(bad_words_ids=[[pad]], num_beams=1, max_length=40, forced_eos_token_id=None)
-    model.save_pretrained(place, safe_serialization=".bin" not in name)
-    tokenizer.save_pretrained(place)
-
-
-def hugging_face(folder: Path, name: str) -> tuple[int, float]:
-    """Imports a random model of a shape, and lets transformers open its export by tfm.
-
-    Returns the number of lines with different ids in either, and the largest difference of a logit.
-    """
-    place = folder / "model"
-    write_hugging_face(place, name)
-    translator = Translator.load(import_run(place, name="run", runs_dir=folder / "runs").folder)
-    codecs = translator.run.codecs
-    theirs = TheirModel(place, translator)
-    again = TheirModel(export_to_hugging_face(translator.run.folder, folder / "again"), translator)
-    lines = [*(pair[0] for pair in TEXT), *SYMBOLS, "", "  "]
-    if "language" in name:  # of a model without them, transformers reads such a token as <unk>, and tfm as text
-        prefixes = itertools.cycle([">>deu<<", ">>fra<<", ">>xyz<<", ""])
-        lines = [f"{token} {line}" for token, line in zip(prefixes, lines, strict=False)]
-    filled = filter(str.strip, lines)
-    wrong = sum(each.read(line) != each.tokenizer(line).input_ids for line in filled for each in (theirs, again))
-    worst = 0.0
-    for line, (_, reference) in zip(lines[:100], TEXT, strict=False):
-        ids = [codecs.source.encode(line).ids], [codecs.target.encode(reference).ids]
-        with torch.inference_mode():
-            ours = translator.model(*(pad_ids(each) for each in ids))[0]
-        worst = max(worst, *(each.distance(ours, line, reference) for each in (theirs, again)))
-    return wrong, worst
-
-
-def pymarian(*command: str) -> "subprocess.CompletedProcess[str]":
-    """Runs Marian. Returns its output and log."""
-    done = subprocess.run([sys.executable, "-m", "pymarian", *command], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done
-
-
-def marian(folder: Path, name: str) -> float:
-    """Lets Marian train a small model, and imports it.
-
-    Returns the largest difference of a score, in nats, of the tokens of 100 lines.
-    """
-    place = folder / "model"
-    place.mkdir(parents=True)
-    sides = list(zip(*TEXT, strict=True))
-    is_list, is_separate = ".yml" in name, "separate" in name or name == "pre-norm"
-    both = [line for pair in TEXT for line in pair]
-    learned = [
-        learn(sides[side] if is_separate else both, place / f"{each}.spm", 400) for side, each in enumerate(SIDES)
-    ]
-    for side, each in enumerate(SIDES):
-        lines = [" ".join(learned[side].encode(line, out_type=str)) if is_list else line for line in sides[side]]
-        (folder / each).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-        (folder / f"{each}.some").write_text("".join(f"{line}\n" for line in lines[:100]), encoding="utf-8")
-    if is_list:
-        files = [f"{each}.vocab.yml" for each in SIDES] if is_separate else ["opus.vocab.yml"] * 2
-        for file, lists in zip(files, (SIDES[:1], SIDES[1:]) if is_separate else (SIDES, SIDES), strict=True):
-            words = {word for each in lists for word in (folder / each).read_text(encoding="utf-8").split()}
-            named = enumerate(json.dumps(word, ensure_ascii=False) for word in ["</s>", "<unk>", *sorted(words)])
-            (place / file).write_text("".join(f"{word}: {n}\n" for n, word in named), encoding="utf-8")
-    else:
-        files = [f"{each}.spm" for each in SIDES] if is_separate else ["source.spm"] * 2
-    vocabularies = [str(place / file) for file in files]
-    sizes = "--type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2 --transformer-heads 4 --transformer-dim-ffn 48"
-    steps = "--mini-batch 32 --after-batches 60 --learn-rate 0.003 --seed 1 --workspace 256"
-    training = [*sizes.split(), *steps.split(), *MARIAN[name]]
-    model = [str(place / "model.npz"), "--vocabs", *vocabularies, "--cpu-threads", "1", "--quiet"]
-    pymarian("train", "--model", *model, *training, "--train-sets", *(str(folder / each) for each in SIDES))
-    (place / "model.npz.decoder.yml").write_text(json.dumps({"vocabs": vocabularies, "normalize": 1, "beam-size": 6}))
-    run = import_run(place, name="run", source="de", target="en", runs_dir=folder / "runs")
-    some = [str(folder / f"{each}.some") for each in SIDES]
-    scores = pymarian("score", "--model", *model, "--train-sets", *some, "--word-scores").stdout.splitlines()
-    translator, worst = Translator.load(run.folder), 0.0
-    for (source, target), line in zip(TEXT[:100], scores, strict=True):
-        ids = pad_ids([run.codecs.source.encode(source).ids]), pad_ids([run.codecs.target.encode(target).ids])
-        with torch.inference_mode():
-            ours = -token_losses(translator.model, *ids).nll
-        expected = torch.tensor([float(number) for number in line.partition("WordScores=")[2].split()])
-        worst = max(worst, float((ours - expected).abs().max()))
-    return worst
 
 
 # make hostile
