@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-import two_nodes
 from forked import Forks
 from kinds import TrainTiny
 from outcomes import outcome
@@ -181,8 +180,3 @@ def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:
         found, expected = load_file(run / path), load_file(alone.folder / path)
         assert found.keys() == expected.keys()
         assert max(float((found[key].double() - expected[key].double()).abs().max()) for key in found) < 1e-5
-
-
-@pytest.mark.long
-def test_two_nodes_killed_on_either_change_nothing(tmp_path: Path) -> None:
-    assert two_nodes.main(tmp_path) < 1e-6
