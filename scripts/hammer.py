@@ -173,28 +173,6 @@ class Client:
         request = self.written(q=self.some(1, 1)[0])
         return self.goes(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
 
-    def unread(self) -> str:
-        """The inspection of a long sentence, whose answer is not read for a while."""
-        return self.goes(self.written("/inspect/steps", q=" ".join(self.some(4, 4))), after_s=1.0)
-
-    def long_and_gone(self) -> str:
-        """A long line, whose client disconnects."""
-        return self.goes(self.written(q=" ".join(self.some(40, 40))[:3900]), after_s=0.05)
-
-    def costly_and_gone(self) -> str:
-        """A search with many hypotheses, whose client disconnects."""
-        return self.goes(self.written(q="\n".join(["a " * 240] * 20), alternatives=10), after_s=0.2)
-
-    def chunked(self) -> str:
-        """An endless body in chunks of one byte."""
-        head = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-        return self.goes(head + b"1\r\nx\r\n" * 200_000)
-
-    def less_a_byte(self) -> str:
-        """A body of 2 MB without its last byte, and without a key."""
-        head = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * MIB}\r\n\r\n".encode()
-        return self.goes(head + b" " * (2 * MIB - 1), after_s=1.0)
-
     def reset(self) -> str:
         """A complete request on a connection that is reset at once."""
         with self.raw() as connection, suppress(ConnectionError):
@@ -207,10 +185,6 @@ class Client:
         body, headers = self.chance.choice(LARGE)
         with_key = {**headers, "Authorization": f"Bearer {KEY}"} if self.chance.random() < 0.5 else headers
         return self.refused(self.send(body, with_key), 400)
-
-    def within_limits(self) -> str:
-        """The largest requests within all limits; the client does not wait for all answers."""
-        return self.goes(self.written(**self.chance.choice(WITHIN_LIMITS)), after_s=self.chance.choice([1.0, 10.0]))
 
     def idle(self) -> str:
         """A connection without a request."""
@@ -225,6 +199,10 @@ class Client:
             connection.sendall(request)
             time.sleep(after_s)
         return "gone"
+
+    def asks_and_goes(self, after_s: float, address: str = "/translate", /, **parameters: object) -> str:
+        """Sends a request, and disconnects without an answer."""
+        return self.goes(self.written(address, **parameters), after_s)
 
     def written(self, address: str = "/translate", /, **parameters: object) -> bytes:
         """Returns the bytes of a request."""
@@ -304,6 +282,9 @@ COSTLY: list[dict[str, object]] = [
     {"q": "&" * 50_000, "format": "html"},
     {"q": "{" * 3900},
 ]
+CHUNKED = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200_000
+LESS_A_BYTE = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * MIB}\r\n\r\n".encode()
+LESS_A_BYTE += b" " * (2 * MIB - 1)
 LARGE = [  # without a key in them
     (json.dumps({"q": "Hund", "glossary": dict.fromkeys(map(str, range(160_000)), 1)}).encode(), JSON),
     (b'{"q": [' + b"[]," * 600_000 + b"[]]}", JSON),
@@ -332,14 +313,15 @@ HOSTILE: list[Kind] = [
     (15, "not_http", Client.not_http),
     (20, "dropped", Client.dropped),
     (15, "idle", Client.idle),
-    (5, "unread", Client.unread),
-    (10, "long_and_gone", Client.long_and_gone),
-    (4, "costly_and_gone", Client.costly_and_gone),
-    (4, "chunked", Client.chunked),
     (30, "large body", Client.large),
-    (15, "less a byte", Client.less_a_byte),
-    (10, "within limits", Client.within_limits),
     (20, "reset", Client.reset),
+    # clients that disconnect after a while, without reading an answer
+    (5, "unread", lambda client: client.asks_and_goes(1.0, "/inspect/steps", q=" ".join(client.some(4, 4)))),
+    (10, "long", lambda client: client.asks_and_goes(0.05, q=" ".join(client.some(40, 40))[:3900])),
+    (4, "hypotheses", lambda client: client.asks_and_goes(0.2, q="\n".join(["a " * 240] * 20), alternatives=10)),
+    (10, "within limits", lambda client: client.asks_and_goes(5.0, **client.chance.choice(WITHIN_LIMITS))),
+    (4, "chunked", lambda client: client.goes(CHUNKED)),
+    (15, "less a byte", lambda client: client.goes(LESS_A_BYTE, after_s=1.0)),
 ]
 
 
