@@ -9,11 +9,9 @@ by their names.
 
 import logging
 import math
-import os
-import struct
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -22,14 +20,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from transformer_cli.compute.devices import catch_oom, int8_sums_overflow, parse_device
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, TranslationSettings
-from transformer_cli.errors import CheckpointError, ConfigError, FileError
-from transformer_cli.runs.run import Run, as_checkpoint_error
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.runs.run import Run
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
     BeforeStep,
@@ -41,17 +36,12 @@ from transformer_cli.search.interface import (
     never_stop,
     score,
 )
-from transformer_cli.system.files import open_regular, read_json
 from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 FORBIDDEN_SCORE = -1e9  # a hypothesis with a lower log-probability has a forbidden token
-# CTranslate2 would read these, but tfm does not write them
-OTHER_VOCABULARY_FILES = ("vmap.txt", *(f"{side}_vocabulary.txt" for side in ("shared", "source", "target")))
-BFLOAT16 = 5  # CTranslate2's number for this type, which NumPy lacks; it is the upper half of a float32
-FLOAT_TYPES = {0: np.float32, 4: np.float16, BFLOAT16: np.uint16}
 SEARCH_SETTINGS = {  # the keys of `decoding` that this engine obeys or, in `check_supported`, refuses
     *("beam_size", "length_penalty", "no_repeat_ngram_size", "precision"),
     *("sample", "temperature", "top_k", "top_p", "seed"),
@@ -78,14 +68,13 @@ def import_ctranslate2() -> ModuleType:
 def open_exported(run: Run, device: str) -> "CTranslate2Engine":
     """Open the model of an exported run. Raises CheckpointError, ConfigError, DeviceError."""
     assert run.exported, run.folder
-    with as_checkpoint_error(run.folder):
-        engine = CTranslate2Engine(
-            run.folder,
-            device,
-            positions=run.exported.positions,
-            source=run.codecs.source.all_tokens(),
-            target=run.codecs.target.all_tokens(),
-        )
+    engine = CTranslate2Engine(
+        run.folder,
+        device,
+        positions=run.exported.positions,
+        source=run.codecs.source.all_tokens(),
+        target=run.codecs.target.all_tokens(),
+    )
     stored, used = run.exported.quantization, engine.compute_type
     if stored not in used:
         why = f"in which this {engine.device} is slow or inexact"
@@ -101,10 +90,9 @@ class CTranslate2Engine:
     ) -> None:
         """positions: the longest sequence. source, target: the tokens in the order of their ids.
 
-        device: auto, cpu, cuda or cuda:N. On the CPU, each thread computes a batch. Raises FileError or CheckpointError
-        if the model is damaged, ConfigError if the library is missing, DeviceError.
+        device: auto, cpu, cuda or cuda:N. On the CPU, each thread computes a batch. Raises CheckpointError if
+        CTranslate2 cannot open the folder, ConfigError if the library is missing, DeviceError.
         """
-        check_model(folder, positions, {"source": source, "target": target})
         self._library = import_ctranslate2()
         self._folder = folder
         self.max_length = positions
@@ -314,57 +302,6 @@ class CTranslate2Engine:
             library.set_log_level(level)
             if torch := sys.modules.get("torch"):
                 torch.set_num_threads(torch_threads)  # intra_threads may have changed OpenMP for both libraries
-
-
-def check_model(folder: Path, positions: int, tokens: Mapping[str, Sequence[str]]) -> None:
-    """Check a model's files: CTranslate2 itself would wait for a pipe, and read beyond the end of a table.
-
-    tokens: of both sides. Raises FileError unless the vocabularies are these, the tables have a row for each token and
-    position, and all weights are finite.
-    """
-    if other := next((path for path in folder.glob("*.txt") if path.name in OTHER_VOCABULARY_FILES), None):
-        raise FileError(f"{other}: unexpected file, which tfm does not export")
-    read_json(folder / "config.json")
-    for side, names in tokens.items():
-        own, shared = folder / f"{side}_vocabulary.json", folder / "shared_vocabulary.json"
-        path = own if not shared.exists() else shared
-        if read_json(path) != [*names]:
-            raise FileError(f"{path}: not the run's vocabulary")
-    rows = {f"{side}/position_encodings/encodings": positions for side in ("encoder", "decoder")}
-    rows |= {"encoder/embeddings_0/weight": len(tokens["source"]), "decoder/embeddings/weight": len(tokens["target"])}
-    rows["decoder/projection/weight"] = rows["decoder/projection/bias"] = len(tokens["target"])
-    path = folder / "model.bin"
-    for name, shape, values in _read_weights(path):
-        if name in rows and shape[:1] != (rows[name],):
-            raise FileError(f"{path}: {name} has the shape {[*shape]}, but the run needs {rows[name]:,} rows")
-        if not np.isfinite(values).all():
-            raise FileError(f"{path}: {name} has a number that is not finite")
-
-
-def _read_weights(path: Path) -> Iterator[tuple[str, tuple[int, ...], NDArray[Any]]]:
-    """Yield the name, shape and values (empty for integers) of each weight in CTranslate2's model.bin.
-
-    Raises FileError if the file is cut off or has another format than `ctranslate2.specs` writes now.
-    """
-    with open_regular(path) as file:
-        left = os.fstat(file.fileno()).st_size
-
-        def take(form: str) -> tuple[Any, ...]:
-            return struct.unpack(f"={form}", file.read(struct.calcsize(f"={form}")))
-
-        def name() -> str:
-            return file.read(*take("H")).rstrip(b"\0").decode()
-
-        try:
-            take("I"), name(), take("I")  # version of the format, kind of model and its revision
-            for _ in range(*take("I")):
-                called, shape, (kind, size) = name(), take(f"{take('B')[0]}I"), take("BI")
-                end, type_ = file.tell() + size, FLOAT_TYPES.get(kind, np.uint8)
-                values = np.fromfile(file, type_, min(size, left) // np.dtype(type_).itemsize * (kind in FLOAT_TYPES))
-                yield called, shape, (values.astype(np.uint32) << 16).view(np.float32) if kind == BFLOAT16 else values
-                file.seek(end)
-        except (struct.error, ValueError):
-            raise FileError(f"{path}: cut off, or not in CTranslate2's format") from None
 
 
 def _n_steps(tokens: Sequence[object], limit: int) -> int:
