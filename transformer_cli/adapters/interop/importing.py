@@ -77,7 +77,7 @@ def import_run(
     if weights is not None and not weights.is_file():
         raise DataError(f"{weights}: no such file; name one of {folder}")
     is_marian_format = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
-    theirs = read_marian(folder, weights, (source, target)) if is_marian_format else read_hugging_face(folder, weights)
+    theirs = (read_marian if is_marian_format else read_hugging_face)(folder, weights)
     own_codes = [short_code(code) if code else None for code in theirs.languages]
     codes = foreign.first_known((source, target), (own_codes[0], own_codes[1]))
     targets = find_target_languages(theirs.vocabularies[0].tokens)

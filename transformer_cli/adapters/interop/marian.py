@@ -14,12 +14,11 @@ import numpy as np
 import torch
 
 from transformer_cli.adapters.interop import foreign
-from transformer_cli.adapters.interop.foreign import ForeignModel, ForeignVocabulary, LanguageCodes
+from transformer_cli.adapters.interop.foreign import ForeignModel, ForeignVocabulary
 from transformer_cli.config.load import MAX_CONFIG_BYTES
 from transformer_cli.config.yaml_text import parse_yaml, scalar_pairs
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import read_text
-from transformer_cli.text.languages import short_code
 
 SETTINGS_ARRAY = "special:model.yml"
 SUPPORTED: Mapping[str, tuple[object, ...]] = {
@@ -46,8 +45,7 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
 }
 """Marian's settings that affect what the model computes, with the values that tfm supports"""
 VOCABULARY_FILES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
-SIDE_WORDS = (("source", "src"), ("target", "trg", "tgt"))
-_LANGUAGE_CODE = re.compile(f"(?!{'|'.join(('bpe', 'spm', 'src', 'trg', 'tgt', 'npz'))})[a-z]{{2,3}}")
+SENTENCEPIECE_FILES = ["source.spm", "target.spm"]
 WEIGHT_NAMES: tuple[tuple[str, str], ...] = (
     (r"^(encoder|decoder)_l(\d+)_", r"\1.layers.\2."),
     (r"\.self_W([qkvo])$", r".self_attention.\1.weight"),
@@ -73,11 +71,8 @@ WEIGHT_NAMES: tuple[tuple[str, str], ...] = (
 """replacements that turn Marian's names into ours, applied in order; Marian counts layers from 1"""
 
 
-def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes = (None, None)) -> ForeignModel:
-    """Read the model in a folder. weights: their file, if there are several. given: the user's languages.
-
-    Raises DataError.
-    """
+def read_marian(folder: Path, weights: Path | None = None) -> ForeignModel:
+    """Read the model in a folder. weights: their file, if there are several. Raises DataError."""
     path, decoder_path = _find_files(folder, weights)
     decoder = _read_settings(decoder_path)
     arrays = read_npz(path)
@@ -92,8 +87,8 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
     width = settings.get("transformer-dim-ffn")
     foreign.refuse_unsupported(path, settings, {**SUPPORTED, "transformer-decoder-dim-ffn": (0, width)})
     foreign.refuse_unsupported(decoder_path, decoder, {"word-penalty": (0,)})
-    names, codes = _find_vocabularies(folder, path, decoder, given)
-    source, target = (_read_side(folder, number, names, codes) for number in range(2))
+    names = _find_vocabularies(folder, path, decoder)
+    source, target = (_read_side(folder, number, names) for number in range(2))
     tensors = {}
     for name, array in arrays.items():
         if array.dtype not in (np.float32, np.float16) or array.ndim != 2:
@@ -124,7 +119,7 @@ def read_marian(folder: Path, weights: Path | None = None, given: LanguageCodes 
         {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
         (source, target),
         tensors,
-        languages=codes,
+        languages=foreign.find_languages(folder),
     )
 
 
@@ -149,58 +144,36 @@ def _find_files(folder: Path, weights: Path | None) -> tuple[Path, Path]:
     return path, next((place for place in places if place.is_file()), places[0])
 
 
-def _find_vocabularies(
-    folder: Path, model: Path, decoder: Mapping[str, Any], given: LanguageCodes
-) -> tuple[list[str], LanguageCodes]:
-    """Returns the file names of the source and target vocabularies, and the codes of their languages.
+def _find_vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any]) -> list[str]:
+    """Returns the file names of the source and target vocabularies.
 
-    Reads them from the settings of decoding or training, otherwise from the files' names. Raises DataError.
+    Reads them from the settings of decoding or training; without these, both sides have the only vocabulary, or each
+    has its SentencePiece model. Raises DataError.
     """
     config_path = folder / f"{model.name}.yml"
-    trained = _read_settings(config_path)
-    codes = foreign.first_known(given, foreign.find_languages(folder))
-    for settings in (decoder, trained):
+    for settings in (decoder, _read_settings(config_path)):
         named = settings.get("vocabs")
         if isinstance(named, list) and len(named) == 2:
-            names = [Path(str(each)).name for each in named]
-            break
-    else:
-        others = {path.name for path in (config_path, *folder.glob("*decoder.yml"))}
-        found = sorted({path.name for pattern in VOCABULARY_FILES for path in folder.glob(pattern)} - others)
-        lists = [name for name in found if not name.endswith(".spm")] or found
-        if not (names := lists * 2 if len(lists) == 1 else _order_by_side(lists, codes)):
-            raise DataError(
-                f"{folder}: unclear which of {', '.join(lists) or 'its files'} is the source's vocabulary; give the "
-                "codes in their names as source and target, or name both files in decoder.yml under vocabs"
-            )
-    own_codes = [next((part for part in _name_parts(name) if _LANGUAGE_CODE.fullmatch(part)), None) for name in names]
-    in_names = (own_codes[0], own_codes[1]) if names[0] != names[1] else (None, None)
-    return names, foreign.first_known(in_names, foreign.find_languages(folder))
+            return [Path(str(each)).name for each in named]
+    others = {path.name for path in (config_path, *folder.glob("*decoder.yml"))}
+    found = sorted({path.name for pattern in VOCABULARY_FILES for path in folder.glob(pattern)} - others)
+    lists = [name for name in found if not name.endswith(".spm")] or found
+    if len(lists) == 1 or lists == SENTENCEPIECE_FILES:
+        return [lists[0], lists[-1]]
+    raise DataError(
+        f"{folder}: unclear which of {', '.join(lists) or 'its files'} is the source's vocabulary; name both files in "
+        "decoder.yml under vocabs, the source's first"
+    )
 
 
-def _order_by_side(names: Sequence[str], codes: LanguageCodes) -> list[str]:
-    """Returns two file names in the order of source and target, by words or codes in them; [] if it is unclear."""
-    words = [{*SIDE_WORDS[side], code and short_code(code)} for side, code in enumerate(codes)]
-    found = [[name for name in names if each & {*map(short_code, _name_parts(name))}] for each in words]
-    if len(names) == 2:  # if one file's side is known, the other file has the other side
-        found = [one or [name for name in names if name not in other] for one, other in (found, found[::-1])]
-    is_sure = len(found[0]) == len(found[1]) == 1 and found[0] != found[1]
-    return [found[0][0], found[1][0]] if is_sure else []
-
-
-def _name_parts(name: str) -> list[str]:
-    """Returns the parts of a file's name without its suffix: source and de of source.de.spm."""
-    return re.split(r"[._]", name)[:-1]
-
-
-def _read_side(folder: Path, side: int, names: Sequence[str], codes: LanguageCodes) -> ForeignVocabulary:
+def _read_side(folder: Path, side: int, names: Sequence[str]) -> ForeignVocabulary:
     """Returns the vocabulary of source (0) or target (1). A list of tokens also needs a SentencePiece model."""
     path = folder / names[side]
     if path.suffix == ".spm":
         return foreign.read_vocabulary(path)
-    found = sorted(each.name for each in folder.glob("*.spm"))
-    models = found * 2 if len(found) == 1 else _order_by_side(found, codes) or ["source.spm", "target.spm"]
-    return foreign.read_vocabulary(folder / models[side], read_tokens(path))
+    found = [each.name for each in folder.glob("*.spm")]
+    model = found[0] if len(found) == 1 else SENTENCEPIECE_FILES[side]
+    return foreign.read_vocabulary(folder / model, read_tokens(path))
 
 
 def read_tokens(path: Path) -> list[str]:
