@@ -13,7 +13,7 @@ import typer
 
 from transformer_cli.commands import options
 from transformer_cli.errors import Interrupted
-from transformer_cli.system import signals
+from transformer_cli.system import signals, terminal
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ def serve(
     """
     _check_options(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.adapters.serve.middleware import is_local_address
-    from transformer_cli.adapters.serve.server import Server, bind, nonblocking_log, notify_systemd, url_of
+    from transformer_cli.adapters.serve.server import Server, bind, notify_systemd, url_of
 
     # before models are loaded, which takes long
     with bind(host, port) as bound, signals.collect_hangups() as reload_requests:
@@ -84,12 +84,12 @@ def serve(
             log.warning("everyone who can reach %s can use it, since there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-        with nonblocking_log():
-            reloading.start()
-            notify_systemd()
-            number = server.run_until_signal()
-            reload_requests.put(False)
-            reloading.join()
+        terminal.make_stderr_nonblocking()
+        reloading.start()
+        notify_systemd()
+        number = server.run_until_signal()
+        reload_requests.put(False)
+        reloading.join()
         if number is not None:
             lost = f"requests without an answer: {service.n_unanswered}"
             left = lost if service.n_unanswered else "all requests were answered"

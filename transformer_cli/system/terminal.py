@@ -79,7 +79,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    """Standard error: a failed write is ignored, so that the command goes on."""
+    """Standard error: a failed write is ignored, so that the command goes on; so is one that would block."""
 
     def write(self, content: Any) -> int:
         """Write as many of the bytes as possible; drop the rest."""
@@ -114,6 +114,12 @@ def _text_stream(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, b
     if raw.isatty():
         return on_terminals(buffer, encoding="utf-8", line_buffering=True)
     return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=by_line)
+
+
+def make_stderr_nonblocking() -> None:
+    """From now on, drop messages that the reader of standard error does not take in time; not on a terminal."""
+    if not os.isatty(2):  # a terminal may be standard input, too
+        os.set_blocking(2, False)
 
 
 _status_terminal: Terminal | None = None

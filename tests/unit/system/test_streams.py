@@ -51,6 +51,25 @@ def test_train_without_streams_goes_on(forks: Forks, corpus: Path, prepared: Pat
     assert len((prepared / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
+def test_stderr_that_is_not_read_drops_lines_instead_of_blocking() -> None:
+    read, write = os.pipe()
+    command = f"""
+import os, sys
+os.dup2({write}, 2)
+from transformer_cli.system import terminal
+terminal.set_up_streams()
+terminal.make_stderr_nonblocking()
+for number in range(10_000):
+    sys.stderr.write(f"line {{number}}\\n" * 9)
+print("all written", flush=True)
+"""
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, pass_fds=[write], timeout=60)
+    assert done.stdout == b"all written\n"
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        assert pipe.read().startswith(b"line 0\n")
+
+
 def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> None:
     forks.start("translate", SENTENCE, cwd=used, streams=(NOTHING, used / "out.txt", None))
     assert forks.end() == 0

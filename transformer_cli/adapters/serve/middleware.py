@@ -7,8 +7,6 @@ import asyncio
 import ipaddress
 import logging
 import time
-import traceback
-from collections import deque
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from urllib.parse import quote, urlsplit
@@ -21,7 +19,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transformer_cli.errors import defect
 
 MAX_LOGGED_CHARS = 100  # of a path or a client's name
-REPEAT_AFTER_S = 600.0  # log the same message again
 MAX_REQUESTS = 900  # at a time
 CHUNKED_BODY = "Invalid request: its body comes in chunks; send it with a Content-Length"
 TOO_MANY_REQUESTS = "too many requests at once; try again later"
@@ -52,19 +49,6 @@ class Metrics:
         return write(self._registry), content_type
 
 
-def log_limiter() -> Callable[[str], bool]:
-    """Returns a function that says whether to log a message: each one at most once in ten minutes."""
-    logged: deque[tuple[str, float]] = deque(maxlen=100)
-
-    def may_log(message: str) -> bool:
-        since = time.monotonic() - REPEAT_AFTER_S
-        if is_new := all(message != other or then <= since for other, then in logged.copy()):
-            logged.append((message, time.monotonic()))
-        return is_new
-
-    return may_log
-
-
 class RequestMiddleware:
     """Refuses requests from other sites' pages, logs and counts each request, and answers if something fails.
 
@@ -80,7 +64,6 @@ class RequestMiddleware:
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
         self._n_running = 0
-        self._may_log = log_limiter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,8 +94,7 @@ class RequestMiddleware:
             if not status:
                 await JSONResponse({"error": SHUTTING_DOWN}, 503)(scope, receive, send_and_note)
         except Exception as error:
-            if self._may_log(f"{type(error)} {traceback.extract_tb(error.__traceback__)[-1]}"):
-                log.error("%s", defect(error), exc_info=error)
+            log.error("%s", defect(error), exc_info=error)
             if not status:
                 await JSONResponse({"error": UNEXPECTED_ERROR}, 500)(scope, receive, send_and_note)
         finally:

@@ -13,19 +13,15 @@ import logging
 import math
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from logging.handlers import QueueHandler, QueueListener
-from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from transformer_cli.adapters.serve.middleware import log_limiter
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
@@ -38,7 +34,6 @@ RECEIVE_BUFFER_BYTES = 1 << 15  # small, because a full buffer is parsed at once
 KEEP_ALIVE_S = 30  # for an idle connection
 READ_TIMEOUT_S = 60.0  # for a client to read more of its answer
 SHUTDOWN_TIMEOUT_S = 60  # for running requests, after a signal
-MAX_QUEUED_LOG_LINES = 10_000  # more than all requests together can log (Limits.waiting_lines)
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +119,7 @@ class Server(uvicorn.Server):
 
     def run_until_signal(self) -> int | None:
         """Serve until a signal, then finish running requests. Returns the signal's number."""
-        _limit_library_logs()
+        _log_library_errors()
         handler = signals.current_stop_handler()
         with nullcontext() if handler is None else handler.with_listener(self._request_shutdown):
             self.run(sockets=[self._bound])
@@ -151,7 +146,7 @@ class Server(uvicorn.Server):
 
     async def _close_idle_connections(self) -> None:
         """Once a second, close connections without a request in time, and the oldest ones if there are too many."""
-        may_log, connections = log_limiter(), self._bound.connections
+        has_warned, connections = False, self._bound.connections
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
             for client in [client for client, each in connections.items() if each.accepted.fileno() < 0]:
@@ -162,8 +157,9 @@ class Server(uvicorn.Server):
             for each in idle[: max(n_late, len(connections) - MAX_CONNECTIONS)]:
                 with suppress(OSError):  # the client is gone
                     each.accepted.shutdown(socket.SHUT_RDWR)  # asyncio then closes it
-                if may_log("idle"):
+                if not has_warned:
                     log.warning("connections without a request are closed after %d seconds", HEADER_TIMEOUT_S)
+                    has_warned = True
 
     def _request_shutdown(self, signal_number: int) -> None:
         """Accept no more requests; end when the running ones are answered."""
@@ -171,53 +167,10 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-class _BoundedQueueHandler(QueueHandler):
-    """Queues records for a thread that writes them; drops them if the queue is full."""
-
-    def enqueue(self, record: logging.LogRecord) -> None:
-        assert isinstance(self.queue, SimpleQueue)
-        if self.queue.qsize() < MAX_QUEUED_LOG_LINES:
-            self.queue.put_nowait(record)
-
-    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
-        """Returns the record unchanged, with its error, because it stays in this process."""
-        return record
-
-
-@contextmanager
-def nonblocking_log(timeout_s: float = 2.0) -> Iterator[None]:
-    """Write the log in a thread during the block, so that a blocked log blocks no request.
-
-    timeout_s: how long the end of the block waits for queued lines to be written.
-    """
-    package = logging.getLogger("transformer_cli")
-    before, lines = package.handlers, SimpleQueue[logging.LogRecord]()
-    listener = QueueListener(lines, *before)
-    package.handlers = [_BoundedQueueHandler(lines)]
-    listener.start()
-    try:
-        yield
-    finally:
-        ending = threading.Thread(target=listener.stop, daemon=True)  # stop() waits until all is written
-        ending.start()
-        ending.join(timeout_s)
-        handler = signals.current_stop_handler()
-        if ending.is_alive() and handler is not None and handler.number is not None:
-            os._exit(128 + handler.number)  # the thread holds the log's lock, so another write would wait for ever
-        package.handlers = before
-
-
-def _limit_library_logs() -> None:
-    """Log only errors of uvicorn and asyncio, each on one line and at most once in ten minutes."""
-    may_log = log_limiter()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on further lines
-        return may_log(f"{first_line} {record.exc_info and record.exc_info[0]}")
-
+def _log_library_errors() -> None:
+    """Log errors of uvicorn and asyncio, but nothing else that they say."""
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = logging.getLogger("transformer_cli").handlers or [LineHandler()]
-        logger.filters = [is_new]
         logger.setLevel(logging.ERROR)
         logger.propagate = False
