@@ -6,7 +6,7 @@ import platform
 import re
 import shlex
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -123,7 +123,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
         notes.append(f"{n_more} more settings differ; see `tfm runs --json`")
     if newest:
         notes.append("* the newest run, the default of other commands")
-    remarks = [*(line for run in runs for line in _remarks_on(run)), *_repeated_runs(runs)]
+    remarks = [line for run in runs for line in _remarks_on(run)]
     columns = [replace(column, unknown=UNKNOWN) for column in columns]
     notes += ["", *map(escape_controls, remarks)] if remarks else []
     return render_table(columns, form, "\n".join(["", *notes]))
@@ -155,18 +155,6 @@ def _remarks_on(run: "ListedRun") -> list[str]:
     if run.evaluation and not run.evaluation_is_current:
         lines.append(f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` updates it")
     return lines
-
-
-def _repeated_runs(runs: Sequence["ListedRun"]) -> Iterator[str]:
-    """Yields a line for each run with the settings and text of an earlier one, but other versions or hardware."""
-    from transformer_cli.runs.provenance import provenance_changes
-
-    firsts: dict[str, ListedRun] = {}
-    for run in sorted(runs, key=lambda run: run.begun or ""):
-        if run.provenance:
-            first = firsts.setdefault(repr((run.settings, run.provenance.get("sources"))), run)
-            if other := provenance_changes(first.provenance or {}, run.provenance):
-                yield f"same settings and text as {first.name}, perhaps other weights: {run.name}; {other}"
 
 
 def _format_count(number: int) -> str:

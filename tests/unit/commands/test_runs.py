@@ -2,12 +2,10 @@
 
 import csv
 import json
-import os
 import shutil
 import subprocess
 import sys
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -232,15 +230,10 @@ def test_runs_csv_has_all_columns_and_differing_settings(tfm: Tfm, workspace: Pa
     assert tfm("curves", "runs/*", cwd=workspace)[0] == 0  # not runs/latest, which is a file
 
 
-def test_runs_names_other_versions_of_a_repeated_run(tfm: Tfm, workspace: Path) -> None:
+def test_train_that_resumes_warns_of_other_versions(tfm: Tfm, workspace: Path) -> None:
     other = workspace / "runs/other"
     shutil.copytree(workspace / "runs/tiny", other)
-    assert "perhaps other weights" not in tfm("runs", cwd=workspace)[1]
-    made_by = {"torch": "1.0", "threads": 99, "date": "2020-01-01T00:00:00+00:00"}
-    edit_sealed(other / "run.json", lambda value: value["provenance"].update(made_by))
-    os.utime(other / "run.json", (0, 0))
-    said = tfm("runs", cwd=workspace)[1].splitlines()[-1]
-    assert said == f"same settings and text as other, perhaps other weights: tiny; torch 1.0 → {version('torch')}"
+    edit_sealed(other / "run.json", lambda value: value["provenance"].update(torch="1.0"))
     train_longer(other, 7)
     code, _, err = tfm("train", "--config", "runs/other/config.yaml", "--set", "name=other", cwd=workspace)
     assert code == 0
