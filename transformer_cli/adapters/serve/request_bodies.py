@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
 from transformer_cli.errors import DataError
@@ -111,15 +111,6 @@ class LanguagePairBody(TextBody):
     @property
     def n_characters(self) -> int:
         return sum(map(len, self.texts)) + self.n_glossary_characters
-
-    @field_validator("glossary", mode="before")
-    @classmethod
-    def _keep_first_error(cls, value: object) -> object:
-        """Keep only the first wrong entry of a glossary, because pydantic would list the errors of all entries."""
-        for entry in value.items() if isinstance(value, dict) else ():
-            if not all(isinstance(text, str) and len(text) <= MAX_TERM_CHARS for text in entry):
-                return dict([entry])
-        return value
 
 
 class TranslateBody(LanguagePairBody):
