@@ -34,7 +34,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -284,13 +284,12 @@ class Run:
 
     def refuse_if_gone(self) -> None:
         """Raises CheckpointError if the folder was moved, deleted or replaced by another run's."""
-        if _run_id(self.folder) == self.metadata.id:
-            return
-        others = (self.folder.with_name(name) for name in run_names(self.folder.parent))
-        moved = next((folder for folder in others if _run_id(folder) == self.metadata.id), None)
+        with suppress(CheckpointError):
+            if read_metadata(self.folder).id == self.metadata.id:
+                return
         raise CheckpointError(
             f"{self.folder}: the run in training is not here any more, so it cannot be saved; its last checkpoint is "
-            f"{f'in {moved}' if moved else 'in its folder, if that was moved'}"
+            "in its folder, if that was moved"
         )
 
     def history(self) -> list[dict[str, Any]]:
@@ -472,15 +471,6 @@ def read_metadata(folder: Path) -> RunMetadata:
         raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {remedy}")
     with as_checkpoint_error(folder if exported else None):
         return from_json(RunMetadata, {**value, "exported": exported}, path)
-
-
-def _run_id(folder: Path) -> str | None:
-    """Returns the id of the run in a folder, or None if there is no intact run, or an exported model."""
-    try:
-        metadata = read_metadata(folder)
-    except CheckpointError:
-        return None
-    return None if metadata.exported else metadata.id
 
 
 def write_config(folder: Path, config: Config) -> None:
