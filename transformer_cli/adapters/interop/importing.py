@@ -31,7 +31,6 @@ from transformer_cli.text.languages import MULTILINGUAL, TARGET_TOKEN, find_targ
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
-ARCHIVES = (".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z")
 WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # d_model columns
 WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # d_model rows
 PAD_MULTIPLE = 128  # to the next multiple of which trainers pad embeddings, at most
@@ -62,8 +61,6 @@ def import_run(
     say). model: the file of the weights, if there are several. Raises DataError if the files are damaged or not
     supported, ConfigError if a setting is invalid or the run exists, MemoryShortage.
     """
-    if folder.is_file() and folder.suffix in ARCHIVES:
-        raise DataError(f"{folder}: an archive; unpack it, and name the folder")
     if not folder.is_dir() or not any(folder.iterdir()):
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")

@@ -137,13 +137,11 @@ def test_read_tokens_of_other_files_is_one_line_error(tmp_path: Path, text: str)
         read_tokens(tmp_path / "vocab.yml")
 
 
-def test_import_several_models_or_an_archive_is_refused(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
+def test_import_several_models_are_refused(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
     shutil.copy(folder / "model.npz", folder / "model.best-bleu.npz")
     with pytest.raises(DataError, match=r"name one as model: model.best-bleu.npz, model.npz$"):
         import_run(folder, runs_dir=tmp_path / "runs")
     assert tfm("import", folder, "--model", "model.npz", cwd=tmp_path)[:2] == (0, "runs/de-en\n")
-    (tmp_path / "opus.zip").touch()
-    assert tfm("import", "opus.zip", cwd=tmp_path)[2].endswith("opus.zip: an archive; unpack it, and name the folder\n")
 
 
 # Models of several target languages
