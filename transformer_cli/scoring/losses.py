@@ -114,8 +114,12 @@ def sentence_losses(
 
 
 def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
-    """Returns the ids and losses of the first few pairs, to store in a checkpoint; see `warn_if_losses_changed`."""
-    chosen = rows[:N_CHECK_PAIRS]
+    """Returns the ids and losses of the longest pairs, to store in a checkpoint; see `warn_if_losses_changed`.
+
+    A change of the code may affect only tokens that are far apart, as a window of attention does.
+    """
+    lengths = split.source.lengths[rows] + split.target.lengths[rows]
+    chosen = rows[np.argsort(-lengths, kind="stable")[:N_CHECK_PAIRS]]
     pairs = {side: [getattr(split, side)[row].tolist() for row in chosen] for side in ("source", "target")}
     return {**pairs, "nll": sentence_losses(model, split, chosen).nll.tolist()}
 

@@ -10,7 +10,7 @@ from torchtext.data.utils import interleave_keys
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import losses as module
-from transformer_cli.scoring.losses import corpus_losses, perplexity, perplexity_text, sentence_losses
+from transformer_cli.scoring.losses import corpus_losses, make_loss_check, perplexity, perplexity_text, sentence_losses
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translate import Translator
 
@@ -33,6 +33,14 @@ def one_by_one(translator: Translator, split: EncodedSplit, rows: Sequence[int])
         logits = translator.model(source, target[:, :-1])[0]
         found[row] = float(torch.nn.functional.cross_entropy(logits, target[0, 1:], reduction="sum")), len(logits)
     return found
+
+
+def test_loss_check_has_the_longest_pairs(translator: Translator, split: EncodedSplit) -> None:
+    rows = range(50, 100)
+    check = make_loss_check(translator.model, split, np.array(rows))
+    longest = sorted(rows, key=lambda row: -len(split.source[row]) - len(split.target[row]))[:3]
+    assert check["source"] == [split.source[row].tolist() for row in longest]
+    assert len(check["nll"]) == 3
 
 
 @pytest.mark.parametrize("positions", [1, 100, 2048])

@@ -5,7 +5,6 @@ readme_subwords.md.
 """
 
 import logging
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import EDITABLE_FILES, ExportInfo, Run, is_exported, write_config, write_metadata
-from transformer_cli.scoring.losses import LOSS_RTOL, read_loss_check, sentence_losses
+from transformer_cli.scoring.losses import read_loss_check, sentence_losses
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import Codecs, WordCodec
@@ -43,7 +42,7 @@ EXPORTABLE = {
 """keys under `model` with the values that the format supports"""
 FORBIDDEN_LOGIT = -1e4  # of tokens that are never written; float16 can represent it
 MADE_UP_ID = 14  # where a made-up sentence ends
-MAX_ROUNDING = 0.05  # of the losses of weights in less than float32
+RTOL, ATOL = 2e-5, 1e-4  # of a sentence's loss in float32
 LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -68,7 +67,7 @@ def export(
     destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}{suffix}"
     info = ExportInfo(
         run=source_run.folder.resolve().name,
-        checkpoint=source_run.checkpoint("best").name,
+        checkpoint=source_run.best_checkpoint_name,
         quantization=quantization,
         positions=count_positions(source_run.config.model),
         written_by=library.__version__,
@@ -104,7 +103,7 @@ def export(
 def write_checked_model(
     model: Transformer, folder: Path, codecs: Codecs, checkpoint: Path, quantization: str = "float32"
 ) -> None:
-    """Write a model as `write_model` does, which may change it, and compare losses of the two.
+    """Write a model as `write_model` does, which may change it, after the losses of both were compared in float32.
 
     checkpoint: has the pairs to compare. For an imported model, which has none, a made-up pair is compared. Raises
     ConfigError if the losses differ, because the code under model/ was changed; else as `write_model` does.
@@ -114,16 +113,22 @@ def write_checked_model(
     split, _ = read_loss_check(checkpoint) or (EncodedSplit(*(Side.of([each]) for each in ids)), None)
     rows = range(len(split))
     found = sentence_losses(model, split, np.arange(len(split)))
-    write_model(model, folder, source=source, target=target, quantization=quantization)
+    write_model(model, folder, source=source, target=target)
     exported = CTranslate2Engine(folder, "cpu", positions=count_positions(model.config), source=source, target=target)
     pairs = [[side[row].tolist() for row in rows] for side in (split.source, split.target)]
-    theirs = -sum(sum(each) for each in exported.log_probs(*pairs))
-    ours, n_tokens = float(found.nll.sum()), int(found.tokens.sum())
-    if not math.isclose(ours, theirs, rel_tol=LOSS_RTOL if quantization == "float32" else MAX_ROUNDING):
+    try:
+        theirs = [-sum(each) for each in exported.log_probs(*pairs)]
+    except (RuntimeError, ValueError) as error:  # as in multi-query attention
+        what = f"the model's code has weights of other shapes than the format: {error}"
+        raise ConfigError(f"{what}; use the run itself") from None
+    if not np.allclose(found.nll, theirs, RTOL, ATOL):
+        ours, exported_loss = (sum(nll) / int(found.tokens.sum()) for nll in (found.nll, theirs))
         raise ConfigError(
             f"the model's code computes something else than the format: the loss of {pluralize(len(split), 'pair')} "
-            f"is {ours / n_tokens:.3f}, and exported {theirs / n_tokens:.3f}; use the run itself"
+            f"is {ours:.4f}, and exported {exported_loss:.4f}; use the run itself"
         )
+    if quantization != "float32":
+        write_model(model, folder, source=source, target=target, quantization=quantization)
 
 
 def readme(config: Config, codecs: Codecs, info: ExportInfo) -> str:

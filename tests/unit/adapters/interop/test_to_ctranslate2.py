@@ -9,10 +9,11 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
+import torch
 
 from kinds import Refused, Tfm
 from transformer_cli import Translator, evaluate
-from transformer_cli.adapters.interop.to_ctranslate2 import export, readme, write_model
+from transformer_cli.adapters.interop.to_ctranslate2 import export, readme, write_checked_model, write_model
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.layers import Residual
@@ -204,15 +205,25 @@ def test_evaluate_exported_int8_has_its_own_loss(translator: Translator, project
     assert 0 < abs(found.result.loss - ours.result.loss) < 0.05
 
 
-@pytest.mark.parametrize("quantization", ["float32", "int8"])
-def test_export_of_changed_formula_is_refused(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantization: str
+@pytest.mark.parametrize(("quantization", "factor"), [("float32", 0.99), ("int8", 0.99)])
+def test_export_of_slightly_changed_formula_is_refused(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quantization: str, factor: float
 ) -> None:
-    monkeypatch.setattr(Residual, "forward", lambda self, x, output: x + self.norm(output))
+    plain = Residual.forward
+    monkeypatch.setattr(Residual, "forward", lambda self, x, output: plain(self, x, factor * output))
     said = r"^the model's code computes something else than the format: the loss of 3 pairs is .*; use the run itself$"
     with pytest.raises(ConfigError, match=said):
         export(translator.run.folder, tmp_path / "x", quantization=quantization)
     assert not [*tmp_path.iterdir()]
+
+
+def test_export_of_weights_of_other_shapes_is_refused(translator: Translator, tmp_path: Path) -> None:
+    run = translator.run
+    model = deepcopy(translator.model)
+    qkv = model.encoder.layers[0].self_attention.qkv
+    qkv.weight = torch.nn.Parameter(torch.cat((qkv.weight, qkv.weight[:8])))
+    with pytest.raises(ConfigError, match=r"^the model's code has weights of other shapes than the format: .*; use "):
+        write_checked_model(model, tmp_path, run.codecs, run.checkpoint("best"))
 
 
 def test_export_without_a_weight_of_the_format_is_refused(translator: Translator, tmp_path: Path) -> None:
