@@ -34,7 +34,8 @@ from transformer_cli.scoring.evaluate import Evaluation, LineScore
 from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.scoring.metrics import parse_metrics
 from transformer_cli.search.interface import Engine
-from transformer_cli.system.arguments import as_list, refuse_str
+from transformer_cli.system.arguments import as_list, check_list
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.translate import RunLike, open_models, refuse_not_finite
 
 if TYPE_CHECKING:  # they import torch
@@ -252,10 +253,10 @@ def evaluate(
     evaluations.jsonl, if it can be written.
     Returns one result for each text. Raises CheckpointError, ConfigError or DataError.
     """
-    refuse_str("files", files)
-    refuse_str("lists", lists)
+    check_list("files", files or ())
+    check_list("lists", lists or ())
     for number, each in enumerate(lists or ()):
-        refuse_str(f"lists, item {number}", each)
+        check_list(f"lists, item {number}", each)
     metrics = parse_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
         raise ConfigError("others: cannot be added to a Translator; make one of all runs, Translator.load(run, …)")
@@ -288,11 +289,13 @@ def score_pairs(
     the sources alone. names: of the two sides, in errors. Unknown words are scored as <unk>; a warning counts them.
     Raises DataError for a line longer than the model's maximum length.
     """
+    check_list("pairs", pairs, "pairs" if targets is None else "str")
     if targets is not None:
-        refuse_str("targets", targets)
+        check_list("targets", targets)
         sources: list[Any] = [*pairs]
         if len(sources) != len(targets):
-            raise ArgumentError(f"score_pairs: {len(sources):,} sources and {len(targets):,} targets; give as many")
+            counts = f"{pluralize(len(sources), 'source')} and {pluralize(len(targets), 'target')}"
+            raise ArgumentError(f"score_pairs: {counts}; give as many")
         pairs = zip(sources, targets, strict=True)
     yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
 

@@ -25,7 +25,7 @@ from transformer_cli.search.interface import (
     never_stop,
 )
 from transformer_cli.system import progress
-from transformer_cli.system.arguments import refuse_str
+from transformer_cli.system.arguments import check_list
 from transformer_cli.text.codec import EncodedText
 from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.text.vocabulary import UNK
@@ -124,7 +124,7 @@ class Translator:
         places: of the sentences, in error messages, instead of "line 1" and so on. Raises DataError for a line that is
         too long, or a prefix that the model cannot write.
         """
-        refuse_str("sentences", sentences)
+        check_list("sentences", sentences)
         self._check()
         encoded = self._encode_lines(sentences, 1, lambda n: places[n - 1] if places else f"line {n}", lambda: False)
         lines = list(encoded)
@@ -169,7 +169,7 @@ class Translator:
         on_progress is called before the translations are yielded. must_wait: whether the next line has not arrived yet;
         then the lines read so far are translated first. The lines before an error are translated before it is raised.
         """
-        refuse_str("lines", lines)
+        check_list("lines", lines)
         if chunk < 1:
             raise ArgumentError(f"Translator.stream: chunk: {chunk}, where at least 1 is wanted")
         self._check()

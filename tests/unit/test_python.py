@@ -49,7 +49,18 @@ def here(project: Path) -> Path:
     ("call", "said"),
     [
         (lambda given: given.translate_detailed("Hund"), "sentences: 'Hund', where a list of str is wanted"),
-        (lambda given: [*score_pairs(given, ["a"], [])], "score_pairs: 1 sources and 0 targets; give as many"),
+        (lambda given: [*score_pairs(given, ["a"], [])], "score_pairs: 1 source and 0 targets; give as many"),
+        (lambda given: [*score_pairs(given, "a", ["b"])], "pairs: 'a', where a list of str is wanted"),
+        (lambda given: given.translate({"a": "Hund"}), "sentences: {'a': 'Hund'}, where a list of str is wanted"),
+        (lambda given: given.translate(None), "sentences: None, where a list of str is wanted"),
+        (
+            lambda given: load_config(untyped({"training": {}})),
+            "path: a dict, where a name or a path is wanted; a dict",
+        ),
+        (
+            lambda given: compare(given, untyped("other")),
+            "options: 'other', where CompareOptions is wanted; put systems",
+        ),
         (lambda given: [*given.stream("Hund", chunk=1)], "lines: 'Hund', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=untyped("ab")), "lists: 'ab', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=["ab", "cd"]), "lists, item 0: 'ab', where a list of str is wanted"),

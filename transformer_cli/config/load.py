@@ -30,7 +30,7 @@ from transformer_cli.config.schema import (
     flatten,
 )
 from transformer_cli.config.yaml_text import compose, dump_yaml, inline_yaml, line_of, parse_yaml
-from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.errors import ArgumentError, ConfigError, FileError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decode_utf8, is_stream, open_input
 from transformer_cli.system.terminal import shorten
@@ -69,6 +69,8 @@ def load_config(
     YAML file's folder (in overrides, and in a pipe: against the current folder), and become absolute.
     Raises ConfigError for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
+    if isinstance(path, Mapping):
+        raise ArgumentError("path: a dict, where a name or a path is wanted; a dict goes into overrides={…}")
     tree: dict[str, Any] = {}
     text, origin = "", "the settings"
     if path is not None:

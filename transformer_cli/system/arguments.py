@@ -1,6 +1,6 @@
 """Arguments that take one value or several."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from transformer_cli.errors import ArgumentError
@@ -9,10 +9,13 @@ from transformer_cli.system.terminal import shorten
 MAX_VALUE_CHARS = 60  # of a value in a message
 
 
-def refuse_str(name: str, value: object) -> None:
-    """Raises ArgumentError if an argument is one str instead of a list, which Python would read letter by letter."""
-    if isinstance(value, str | bytes):
-        raise ArgumentError(f"{name}: {shorten(repr(value), MAX_VALUE_CHARS)}, where a list of str is wanted")
+def check_list(name: str, value: object, items: str = "str") -> None:
+    """Raises ArgumentError if an argument is not a list, or is one whose letters or keys Python would take for items.
+
+    items: the type of the items, for the message.
+    """
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
+        raise ArgumentError(f"{name}: {shorten(repr(value), MAX_VALUE_CHARS)}, where a list of {items} is wanted")
 
 
 def as_list(value: Any) -> list[Any]:

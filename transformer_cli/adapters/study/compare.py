@@ -150,6 +150,8 @@ def compare(
     examples: int = 3,
 ) -> list[Comparison[PairedScore]]:
     """Compare the first of these runs or files with each of the others; see `api.compare`."""
+    if not isinstance(options, CompareOptions):  # compare(one, another)
+        raise ArgumentError(f"compare: options: {options!r}, where CompareOptions is wanted; put systems into a list")
     if examples < 0:
         raise ArgumentError(f"compare: examples: {examples}; give 0 or more")
     names, given = _names_of(systems)
