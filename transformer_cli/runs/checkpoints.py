@@ -87,16 +87,16 @@ class Checkpoint:
 
 
 def load_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
-    """Load the checkpoint to which `best` points: returns its name, and the model in evaluation mode.
+    """Load the checkpoint that translates, as a rule the best: returns its name, and the model in evaluation mode.
 
     Raises CheckpointError, MemoryShortage.
     """
 
     def load() -> tuple[str, Transformer]:
-        checkpoint = run.checkpoint("best")
+        checkpoint = run.checkpoint(run.pointer)
         return checkpoint.name, load_weights(run, checkpoint)
 
-    name, model = retry_if_moved(run.folder / "best", load)
+    name, model = retry_if_moved(run.folder / run.pointer, load)
     with catch_oom(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another device"):
         return name, model.to(device).eval()
 

@@ -126,6 +126,8 @@ class Run:
     config: Config = field(repr=False)
     codecs: Codecs = field(repr=False)
     metadata: RunMetadata = field(repr=False)
+    pointer: str = "best"
+    """to the checkpoint that translates"""
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset, *, device: str | None = None) -> "Run":
@@ -155,16 +157,18 @@ class Run:
 
     @staticmethod
     def open(folder: Path) -> "Run":
-        """Open a folder.
+        """Open a folder, or a pointer such as runs/demo/last, whose checkpoint then translates instead of the best.
 
         Raises CheckpointError if it is missing, damaged or of another format version, ConfigError for its config.yaml.
         """
-        folder = Path(folder)
+        folder, pointer = Path(folder), "best"
+        if is_pointer(folder):
+            folder, pointer = folder.parent, folder.name
         metadata = read_metadata(folder)
         with as_checkpoint_error(folder):
             verify_files(folder)
             config = read_config(folder, metadata)
-            return Run(folder, config, Codecs.load(folder, config.data), metadata)
+            return Run(folder, config, Codecs.load(folder, config.data), metadata, pointer)
 
     @staticmethod
     def load(run: "str | Path | Run | None", runs_dir: Path = Path("runs")) -> "Run":
@@ -187,13 +191,13 @@ class Run:
     @property
     def best_checkpoint_name(self) -> str:
         """The name of the checkpoint that translates, such as step-0004540. Raises CheckpointError."""
-        return self.exported.checkpoint if self.exported else self.checkpoint("best").name
+        return self.exported.checkpoint if self.exported else self.checkpoint(self.pointer).name
 
     @property
     def weights_sha256(self) -> str:
         """The SHA-256 of that checkpoint's file of weights. Raises CheckpointError."""
         name = EXPORTED_WEIGHTS if self.exported else "model.safetensors"
-        folder = self.folder if self.exported else self.checkpoint("best")
+        folder = self.folder if self.exported else self.checkpoint(self.pointer)
         with as_checkpoint_error(self.folder):
             return read_checksums(folder).get(name, str(folder))
 
@@ -305,9 +309,9 @@ class Run:
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
-    """Returns the folder of a run, given its name under runs_dir or its path. Raises CheckpointError.
+    """Returns the folder of a run, given its name under runs_dir or its path; or a pointer in it, such as demo/last.
 
-    None: the newest run, which `latest` names, or if it names none, the only run.
+    Raises CheckpointError. None: the newest run, which `latest` names, or if it names none, the only run.
     """
     runs_dir = Path(runs_dir)
     known = run_names(runs_dir)
@@ -315,7 +319,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         return _newest(runs_dir, known)
     places = [runs_dir / name, Path(name)]
     try:
-        folder = next((path for path in places if path.is_dir()), None)
+        folder = next((path for path in places if path.is_dir() or is_pointer(path)), None)
     except OSError as error:  # the name is too long for a file, or a folder above it may not be read
         raise CheckpointError(f"{places[0]}: {error.strerror}; {runs_dir}/ has {', '.join(known) or 'none'}") from None
     if folder is None:
@@ -323,6 +327,11 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         what = "a file, not the folder of a run" if place.is_file() else "no such run"
         raise CheckpointError(f"{place}: {what}; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a path is a run's pointer to a checkpoint, such as runs/demo/last."""
+    return path.name in POINTERS and path.is_file() and path.with_name("run.json").is_file()
 
 
 def _newest(runs_dir: Path, known: Sequence[str]) -> Path:

@@ -131,6 +131,19 @@ def test_load_best_returns_it_in_evaluation_mode(run: Run) -> None:
     assert_identical(best.state_dict(), expected)
 
 
+def test_named_pointer_loads_its_checkpoint(run: Run) -> None:
+    save_after(run, 2, best=2)
+    save_after(run, 3, best=2)
+    runs_dir, name = run.folder.parent, run.folder.name
+    for given in (f"{name}/last", run.folder / "last"):
+        last = Run.load(given, runs_dir)
+        assert (last.folder, last.best_checkpoint_name) == (run.folder, "step-0000003")
+        assert load_best(last, CPU)[0] == "step-0000003"
+    assert load_best(Run.load(name, runs_dir), CPU)[0] == "step-0000002"
+    with pytest.raises(CheckpointError, match=f"^{name}/average: no such run"):
+        Run.load(f"{name}/average", runs_dir)
+
+
 @pytest.mark.parametrize(
     "state",
     [
