@@ -38,16 +38,40 @@ REQUIREMENTS = {
     "tuple_type": "be a list in brackets",
 }
 
-OTHER_NAMES = {  # keys that other tools have → what tfm has
-    **dict.fromkeys(("early_stopping", "early_stopping_patience"), "training.patience"),
-    **dict.fromkeys(("wandb", "mlflow", "report_to"), "training.tensorboard, or a callback (docs/train.md)"),
-    **dict.fromkeys(("num_gpus", "n_gpu", "gpus", "devices", "world_size"), "torchrun (docs/clusters.md)"),
-    **dict.fromkeys(("fp16", "bf16", "amp", "mixed_precision"), "training.precision"),
-    **dict.fromkeys(("num_layers", "n_layers"), "model.num_encoder_layers and model.num_decoder_layers"),
-    **dict.fromkeys(("hidden_size", "embed_dim", "emb_dim", "hid_dim"), "model.d_model"),
-    **dict.fromkeys(("ffn_dim", "pf_dim"), "model.d_ff"),
-    "lr": "training.learning_rate",
+KEYS_OF_OTHER_TOOLS = {  # what tfm has → keys of fairseq, Hugging Face, Joey NMT, Lightning and OpenNMT
+    "name": "model_dir output_dir save_dir",
+    "data.files": "dataset path path_src path_tgt train train_data valid",
+    "data.joint_vocabulary": "joined_dictionary share_vocab",
+    "data.tokens": "bpe level tokenizer tokenizer_type",
+    "decoding.length_penalty": "alpha lenpen",
+    "model.d_ff": "d_inner dim_feedforward encoder_ffn_embed_dim ff_size ffn_dim intermediate_size pf_dim",
+    "model.d_model": "emb_dim emb_size embed_dim embedding_dim encoder_embed_dim hid_dim hidden_size",
+    "model.max_length": "max_position_embeddings",
+    "model.norm": "encoder_normalize_before layer_norm",
+    "model.num_encoder_layers and model.num_decoder_layers": "layers n_layers num_hidden_layers num_layers",
+    "model.num_heads": "decoder_attention_heads encoder_attention_heads",
+    "model.positions": "rope rotary",
+    "model.tie_embeddings": "share_all_embeddings share_decoder_embeddings share_embeddings tied_softmax",
+    "the option --n-best": "n_best nbest num_return_sequences",
+    "torchrun (docs/clusters.md)": "devices gpu_ranks gpus n_gpu num_gpus world_size",
+    "training.batch_size": "batch_tokens per_device_train_batch_size tokens_per_batch",
+    "training.batch_size (in tokens) or the option --max-tokens": "max_tokens",
+    "training.clip_grad_norm": "gradient_clip_val max_grad_norm",
+    "training.device": "accelerator use_cuda",
+    "training.epochs": "max_epoch num_train_epochs",
+    "training.gradient_accumulation_steps": "accum_count accumulate_grad_batches batch_multiplier update_freq",
+    "training.initialize_from": "finetune_from_model load_model pretrained",
+    "training.label_smoothing": "criterion loss",
+    "training.learning_rate": "lr",
+    "training.patience": "early_stop early_stopping early_stopping_patience stopping_steps",
+    "training.precision": "amp bf16 fp16 mixed_precision",
+    "training.save_minutes": "save_checkpoint_steps save_interval save_steps save_strategy",
+    "training.schedule": "decay_method",
+    "training.seed": "manual_seed random_seed",
+    "training.tensorboard, or a callback (docs/train.md)": "log_interval logger logging_steps mlflow report_to wandb",
+    "training.validate_every": "eval_steps eval_strategy evaluation_strategy val_check_interval valid_steps",
 }
+OTHER_NAMES = {name: ours for ours, names in KEYS_OF_OTHER_TOOLS.items() for name in names.split()}
 
 Location = tuple[int | str, ...]
 OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets; the option for messages

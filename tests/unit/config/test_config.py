@@ -341,9 +341,10 @@ def test_translation_settings_apply_overrides_then_named() -> None:
     [
         ("decoding.beam_size=0", "decoding.beam_size: must be at least 1, not 0"),
         ("decoding.sample=maybe", "decoding.sample: must be true or false, not maybe"),
+        ("decoding.n_best=4", "decoding.n_best: unknown key; did you mean the option --n-best?"),
         (
-            "decoding.n_best=4",
-            "decoding.n_best: unknown key; known here: beam_size, length_penalty, no_repeat_ngram_size, ",
+            "decoding.what=4",
+            "decoding.what: unknown key; known here: beam_size, length_penalty, no_repeat_ngram_size, ",
         ),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
