@@ -46,20 +46,28 @@ LOG_OPTIONS: "dict[str, Any]" = {
 
 
 def bar(
-    desc: str, total: int | None, unit: str, *, unit_scale: bool = False, initial: int = 0, is_silent: bool = False
+    desc: str,
+    total: int | None,
+    unit: str,
+    *,
+    unit_scale: bool = False,
+    initial: int = 0,
+    is_silent: bool = False,
+    logged_at: float | None = None,
 ) -> Bar:
     """Returns a bar for a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     desc: the text before it. total: the number of units (None: unknown); with a total of 1, nothing is shown.
-    unit_scale: show 1200 as 1.20k. initial: units done before. is_silent: show nothing. In a notebook, the bar is a
-    widget if ipywidgets is installed, otherwise a line of text that is drawn once a second.
+    unit_scale: show 1200 as 1.20k. initial: units done before. is_silent: show nothing. logged_at: without a terminal,
+    the first line follows a minute after this `time.time()` (None: after now). In a notebook, the bar is a widget if
+    ipywidgets is installed, otherwise a line of text that is drawn once a second.
     """
     ipython = sys.modules.get("IPython")
     is_notebook = ipython is not None and hasattr(ipython.get_ipython(), "kernel")
     is_widget = is_notebook and find_spec("ipywidgets") is not None
     make = import_module("tqdm.notebook" if is_widget else "tqdm").tqdm
     is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_dumb_terminal())
-    return make(
+    made: Bar = make(
         desc=desc,
         total=total,
         unit=unit,
@@ -70,6 +78,9 @@ def bar(
         disable=is_silent or total == 1,
         **{"dynamic_ncols": True, "mininterval": 1.0 if is_notebook else 0.1} if is_bar else LOG_OPTIONS,
     )
+    if logged_at is not None and not is_bar:
+        made.delay, made.last_print_t = 0.0, logged_at
+    return made
 
 
 class LineHandler(logging.Handler):

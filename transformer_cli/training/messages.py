@@ -2,6 +2,7 @@
 
 import logging
 import math
+import time
 from collections.abc import Sequence
 
 from transformer_cli.compute.devices import describe_device
@@ -84,6 +85,8 @@ class StepBar:
         """Shows nothing before `open`."""
         self.trainer = trainer
         self._bar: progress.Bar | None = None
+        self.logged_at = time.time()
+        """when a line was logged, by a bar or a validation: an epoch, which has a bar, may take less than a minute"""
 
     def open(self) -> None:
         """Show the bar, unless it is open already."""
@@ -101,6 +104,7 @@ class StepBar:
                 unit_scale=True,
                 initial=texts.train.count_target_tokens(plan[: state.batch]),
                 is_silent=not self.trainer.world.is_main,
+                logged_at=self.logged_at,
             )
 
     def update(self, batches: Sequence[Rows]) -> None:
@@ -114,6 +118,7 @@ class StepBar:
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
+            self.logged_at = getattr(self._bar, "last_print_t", self.logged_at)  # a silent bar has none
             self._bar.close()
             self._bar = None
 

@@ -48,6 +48,18 @@ def test_bar_without_a_terminal_logs_every_minute(clock: list[float], caplog: py
     ]
 
 
+def test_short_bars_without_a_terminal_share_the_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "transformer_cli")
+    logged_at = clock[0]
+    for epoch in range(1, 11):
+        with progress.bar(f"epoch {epoch}/10", 20, " tokens", logged_at=logged_at) as bar:
+            for _ in range(2):
+                clock[0] += 10.0
+                bar.update(10)
+        logged_at = bar.last_print_t
+    assert [line.partition(":")[0] for line in caplog.messages] == ["epoch 3/10", "epoch 6/10", "epoch 9/10"]
+
+
 @pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
 def test_bar_with_total_1_or_is_silent_shows_nothing(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     terminal = Terminal()
