@@ -108,7 +108,6 @@ class _FinishedHypotheses:
         self._numbers = torch.full(shape, -1, device=device)  # their indices in _done; -1: none
         self._rules = rules
         self._n_best = n_best
-        self._max_divisor = rules.max_tokens.float() ** rules.length_penalty
         self._done: list[tuple[list[int], list[int], float]] = []  # tokens, backpointers, log_prob
         self.alignments: list[Tensor] = []  # for each step: (rows,)
 
@@ -133,7 +132,8 @@ class _FinishedHypotheses:
 
         log_probs (sentences, beam_size): of the active hypotheses.
         """
-        best = log_probs.amax(dim=1) / self._max_divisor[sentences]
+        max_tokens = self._rules.max_tokens[sentences].float()
+        best = score(log_probs.amax(dim=1), max_tokens, self._rules.length_penalty)
         return (best > self.scores[sentences, self._n_best - 1])[:, None]
 
     def best(self) -> list[list[Hypothesis]]:
@@ -180,7 +180,7 @@ def rank_scores(
     """
     log_probs = active.pad_by_sentence(log_probs, NEG_INF)
     length = active.tokens.shape[1] + 1
-    return log_probs, torch.cat((finished_scores, log_probs / length**rules.length_penalty), dim=1)
+    return log_probs, torch.cat((finished_scores, score(log_probs, length, rules.length_penalty)), dim=1)
 
 
 def is_ending(candidates: Candidates, active: ActiveBeams, rules: SearchRules) -> Tensor:

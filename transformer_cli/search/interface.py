@@ -10,7 +10,7 @@ search, where sentences may have different numbers of rows.
 
 from collections.abc import Callable, Iterator, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 BATCH_POSITIONS = 2048  # padded source positions in a batch of one CPU thread
 MAX_BATCH_ROWS = 1024  # hypotheses in a batch
 NEG_INF = float("-inf")  # the logit of a forbidden token
+
+Number = TypeVar("Number", float, "Tensor")
 
 BeforeStep = Callable[[], object]
 """Called before each step of a search, which it can end by raising: a server does so when the client has gone"""
@@ -95,8 +97,8 @@ SearchResult = tuple[Sequence[int], Sequence[list[Hypothesis]]]
 """Indices of sentences, and up to n best translations of each, the best score first."""
 
 
-def score(log_prob: float, length: int, length_penalty: float) -> float:
-    """Returns log_prob / length^α, as in CTranslate2, fairseq and Marian.
+def score(log_prob: Number, length: Number | int, length_penalty: float) -> Number:
+    """Returns log_prob / length^α, as in CTranslate2, fairseq and Marian, for one hypothesis or many.
 
     length: the number of summed log-probabilities, at least 1. length_penalty: α.
     """
