@@ -43,11 +43,11 @@ def make_optimizer(model: Transformer, training: TrainingConfig, workers: Worker
     return Adam(model, workers, **adam)
 
 
-def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
+def learning_rate(training: TrainingConfig, step: int, progress: float | None) -> float:
     """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
     progress: the share of training that is done before the step, 0 ≤ progress < 1, for schedules that depend on the end
-    of training (`TrainingConfig.needs_horizon`).
+    of training (`TrainingConfig.needs_horizon`); else None, so that no other schedule reads it.
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
     cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """
@@ -56,6 +56,7 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
         return training.learning_rate * min(step / warmup, math.sqrt(warmup / step))
     rate = training.learning_rate * min(1.0, step / warmup if warmup else 1.0)
     if training.schedule == "cosine":
+        assert progress is not None, "the config ensures it"
         return rate * (1.0 + math.cos(math.pi * progress)) / 2
     assert training.schedule == "constant", training.schedule
     return rate

@@ -222,6 +222,8 @@ class Trainer:
         batch 4 of the second epoch, (1 + 2/5) / 4 = 0.35 of training is done.
         """
         unit, number = self.training.end
+        if not self.training.needs_horizon:
+            return learning_rate(self.training, step, None)
         if unit == "steps":
             return learning_rate(self.training, step, (step - 1) / number)
         steps_done = batch / self.training.gradient_accumulation_steps  # of this epoch

@@ -121,7 +121,7 @@ def test_needs_horizon_unless_known_to_ignore_progress() -> None:
     assert [each.needs_horizon for each in (own, COSINE, *kinds)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("progress", [0.0, 0.7])
+@pytest.mark.parametrize("progress", [None, 0.7])
 @pytest.mark.parametrize(
     ("training", "step", "expected"),
     [
@@ -136,7 +136,7 @@ def test_needs_horizon_unless_known_to_ignore_progress() -> None:
     ],
 )
 def test_learning_rate_equals_values_by_hand(
-    training: TrainingConfig, step: int, expected: float, progress: float
+    training: TrainingConfig, step: int, expected: float, progress: float | None
 ) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12)
 

@@ -10,6 +10,7 @@ import pytest
 from kinds import TrainTiny
 from outcomes import outcome, power_cut, weights
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
@@ -91,6 +92,21 @@ def test_label_smoothing_changes_weights_not_the_reported_loss(train_tiny: Train
     smoothed = train_tiny(tmp_path / "smoothed", *common, "training.label_smoothing=0.1")
     assert plain.history()[0]["train_loss"] == smoothed.history()[0]["train_loss"]
     assert largest_difference(plain, smoothed) > 1e-3
+
+
+def test_schedule_that_ignores_the_end_gets_no_progress(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float | None] = []
+
+    def constant(training: TrainingConfig, step: int, progress: float | None) -> float:
+        seen.append(progress)
+        return training.learning_rate
+
+    monkeypatch.setattr("transformer_cli.training.trainer.learning_rate", constant)
+    train_tiny(tmp_path, "training.max_steps=2")
+    train_tiny(tmp_path, "training.max_steps=2", "training.schedule=cosine", "name=cosine")
+    assert seen == [None, None, None, 0.0, 0.5, 0.5]  # two steps, and once more before the validation
 
 
 def test_train_max_length_leaves_longer_pairs_out_and_warns(
