@@ -3,8 +3,9 @@
     python scripts/try_change.py FILE.diff [--loss 1.35] [--set KEY=VALUE]
 
 Prints the validation loss after STEPS steps on the embedded corpus with and without the change, a translation, and the
-tests of the model, the search and the training step that fail. The exit code is 1 if the loss is further than 3 % from
-the one that --loss expects. Nothing outside the current folder changes; it gets the folder tried/.
+tests of the model, the search and the training step that fail. A line says if greedy search computes other
+log-probabilities than training, because the change reaches one of them only. The exit code is 1 if the loss is further
+than 3 % from the one that --loss expects. Nothing outside the current folder changes; it gets the folder tried/.
 """
 
 import argparse
@@ -23,6 +24,17 @@ SETTINGS = (f"training.max_steps={STEPS}", "training.precision=float32", "traini
 SENTENCE = "Ein kleiner Hund läuft durch den Park."
 TESTS = ("tests/unit/model", "tests/unit/search", "tests/unit/training/test_learner.py", "tests/parity")
 TOLERANCE = 0.03
+DECODING = """
+from pathlib import Path
+from transformer_cli import Translator, score_pairs
+
+translator = Translator("runs/tried")
+lines = next(Path("data").glob("*/valid.source.txt")).read_text(encoding="utf-8").splitlines()
+found = translator.translate_detailed(sorted(lines, key=len)[-20:])
+known = [each for each in found if "<unk>" not in each.tokens]
+scores = score_pairs(translator, [(each.source, each.text) for each in known])
+print(max(abs(each.log_prob - score.log_prob) for each, score in zip(known, scores)))
+"""  # of the longest sentences
 
 
 def main() -> None:
@@ -39,6 +51,8 @@ def main() -> None:
     losses = [train(unchanged), train(changed, *given.settings)]
     print(f"validation loss after {STEPS} steps: {losses[1]:.3f}, without the change {losses[0]:.3f}")
     print(tfm(changed, "translate", "--run", "runs/tried", "--beam-size", "4", SENTENCE).strip())
+    if (difference := float(run(changed, "-c", DECODING))) > TOLERANCE:
+        print(f"decoding differs from training: the log-probability of a translation by up to {difference:.2f}")
     print("\n".join(["tests that fail:", *failing(changed)]))
     if given.loss and abs(losses[1] - given.loss) > TOLERANCE * given.loss:
         sys.exit(f"the page says {given.loss}")
@@ -67,7 +81,12 @@ def train(folder: Path, *settings: str) -> float:
 
 def tfm(folder: Path, *arguments: str) -> str:
     """Runs a command of a copy. Returns its standard output."""
-    command = [sys.executable, "-m", "transformer_cli", *arguments]
+    return run(folder, "-m", "transformer_cli", *arguments)
+
+
+def run(folder: Path, *arguments: str) -> str:
+    """Runs Python with a copy. Returns its standard output."""
+    command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
