@@ -18,7 +18,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STDIO, atomic_file, is_stream, write_bytes
+from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, write_bytes
 from transformer_cli.system.terminal import first_few, pluralize
 
 if TYPE_CHECKING:
@@ -457,6 +457,8 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts, checks = Counter[str](), Counter[str]()
+    for each in {(output / path.relative_to(folder)).parent for path in paths}:
+        delete_unfinished(each)  # once, not for each file
     with progress.bar("translate", len(paths), " files") as bar:
         for path in paths:
             name, form = path.relative_to(folder), format_by_name(path)
@@ -471,7 +473,7 @@ def _translate_folder(translator: "Translator", folder: Path, output: Path, add_
                 elif form:
                     translated = _translate_content(translator, path, form, add_row)
                     with options.name_in_errors(output / name):
-                        write_bytes(output / name, translated.content)
+                        write_bytes(output / name, translated.content, clean_up=False)
                     counts += translated.counts
                     checks += translated.checks
                     n_done += 1
@@ -519,5 +521,5 @@ def _copy_file(path: Path, to: Path) -> None:
         file = path.open("rb")
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
-    with file, options.name_in_errors(to), atomic_file(to) as copy:
+    with file, options.name_in_errors(to), atomic_file(to, clean_up=False) as copy:
         shutil.copyfileobj(file, copy)

@@ -24,7 +24,7 @@ from transformer_cli.data.dataset import (
 )
 from transformer_cli.data.encoding import encode_by_subwords, encode_by_words
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import atomic_folder, delete_unfinished, sha256_of_bytes, write_checksums, write_json
+from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
@@ -83,7 +83,6 @@ def make_dataset(
         with suppress(OSError):  # the folder may belong to another user, or be read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return PreparedDataset(folder, manifest, created=False)
-    delete_unfinished(data_dir)
     try:
         with atomic_folder(folder) as unfinished:
             manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})

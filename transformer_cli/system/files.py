@@ -58,9 +58,12 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` atomically, compressed if its suffix is .gz, .bz2 or .xz; or write to a stream."""
-    with atomic_file(path) as file, COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out:
+def write_bytes(path: Path, content: bytes, *, clean_up: bool = True) -> None:
+    """Replace `path` atomically, compressed if its suffix is .gz, .bz2 or .xz; or write to a stream.
+
+    clean_up: see `atomic_file`.
+    """
+    with atomic_file(path, clean_up=clean_up) as file, COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out:
         out.write(content)
 
 
@@ -97,11 +100,13 @@ def append_line(path: Path, line: str) -> None:
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, clean_up: bool = True) -> Iterator[BinaryIO]:
     """Write a file that replaces `path` if the block ends without an error; otherwise nothing is left.
 
     Keeps the mode of a replaced file. If `path` is a link, replaces the file that it points to. If it is a stream,
     appends to it. An OSError names `path`.
+
+    clean_up: call `delete_unfinished` for the folder first, which takes time for each file in it.
     """
     if is_stream(path):
         sys.stdout.flush()  # it may be the same stream
@@ -109,7 +114,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             yield file
         return
     place = path.resolve() if path.is_symlink() else path
-    with _renamed_at_end(place) as temporary, temporary.open("xb") as file:
+    with _renamed_at_end(place, clean_up=clean_up) as temporary, temporary.open("xb") as file:
         with suppress(OSError):  # no file yet, or a file system without modes
             os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
         yield file
@@ -283,13 +288,15 @@ def read_verified_json(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _renamed_at_end(path: Path) -> Iterator[Path]:
+def _renamed_at_end(path: Path, *, clean_up: bool = True) -> Iterator[Path]:
     """Yield a temporary path next to `path`; after the block, which writes and syncs it, it is renamed to `path`."""
     name = path.name if len(os.fsencode(path.name)) < 234 else path.name[:58]  # file systems allow 255 bytes
     temporary = path.with_name(f".{name}.unfinished-{secrets.token_hex(4)}")
     with _named_in_errors(path, temporary):
         if not path.parent.exists():  # mkdir would report a file there as "File exists", not "Not a directory"
             path.parent.mkdir(parents=True, exist_ok=True)
+        if clean_up:
+            delete_unfinished(path.parent)
         try:
             yield temporary
             os.replace(temporary, path)

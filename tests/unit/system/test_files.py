@@ -120,10 +120,14 @@ def leave(folder: Path, seconds: float) -> None:
         os.utime(path, (then, then))
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(23 * 3600, [LEFT, LEFT_FOLDER]), (25 * 3600, [])])
+@pytest.mark.parametrize(("seconds", "expected"), [(23 * 3600, [LEFT, LEFT_FOLDER, "new"]), (25 * 3600, ["new"])])
 def test_delete_unfinished_deletes_files_idle_for_a_day(tmp_path: Path, seconds: float, expected: list[str]) -> None:
     leave(tmp_path, seconds)
-    delete_unfinished(tmp_path)
+    write_text(tmp_path / "new", "")
+    assert names(tmp_path) == expected
+    (tmp_path / "new").unlink()
+    with atomic_folder(tmp_path / "new"):
+        pass
     assert names(tmp_path) == expected
 
 
