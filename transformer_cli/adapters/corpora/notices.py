@@ -22,6 +22,7 @@ PAIRS_CHECKED = 100_000  # of train
 MAX_ODD_SHARE = 0.05  # of these pairs, for each oddity; for more, a warning
 MAX_REPETITIONS = 4  # of a word
 MIN_TEXT_WITHOUT_SPACES = 20  # characters; a shorter text is not searched for repeated characters
+PLAIN_TEXT_REMEDY = "files are read as plain text, one sentence per line"
 MAX_SHOWN_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
@@ -76,25 +77,21 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         for split in manifest["splits"]
         for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LINES_CHECKED), strict=True), strict=True)
     }
-    formats: dict[str, list[str]] = {}
-    damaged: dict[_DamagedText, list[str]] = {}
+    suspicions: dict[tuple[str, str], list[str]] = {}  # (what it is, remedy) → where it is
     for (split, side), lines in texts.items():
         found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
         name, n = found.most_common(1)[0]
+        if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
+            where = f"{split}, {side}: {n:,} of the first {len(lines):,} lines"
+            suspicions.setdefault((f"text that looks like {name}", PLAIN_TEXT_REMEDY), []).append(where)
         for kind in DAMAGED_TEXTS:
             relevant = [*filter(kind.is_relevant, lines)]
             examples = [*filter(kind.is_damaged, relevant)]
             if len(examples) > kind.max_share * len(relevant):
-                damaged.setdefault(kind, []).append(
-                    f"{split}, {side}: {shorten(min(examples, key=len), MAX_SHOWN_CHARS)!r}"
-                )
-        if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
-            formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
-    for name, where in formats.items():
-        what = "text that looks like %s (%s); files are read as plain text, one sentence per line"
-        log.warning(what, name, "; ".join(where))
-    for kind, where in damaged.items():
-        log.warning("%s (%s): %s", kind.name, "; ".join(where), kind.remedy)
+                where = f"{split}, {side}: {shorten(min(examples, key=len), MAX_SHOWN_CHARS)!r}"
+                suspicions.setdefault((kind.name, kind.remedy), []).append(where)
+    for (what, remedy), places in suspicions.items():
+        log.warning("%s (%s): %s", what, "; ".join(places), remedy)
     same = [
         split
         for split in manifest["splits"]
@@ -105,16 +102,15 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     trigrams = {
         key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
     }
-    held_out = [split for split in manifest["splits"] if split != "train"]
-    swapped = [
-        split
-        for split in held_out
-        if all(
-            _overlap(trigrams[split, side], trigrams["train", other])
-            > _overlap(trigrams[split, side], trigrams["train", side])
-            for side, other in (SIDES, SIDES[::-1])
+
+    def most_similar(split: str, side: str) -> str:
+        """Returns the side of train that shares the largest part of its trigrams with a side of a split."""
+        return max(
+            SIDES, key=lambda own: len(trigrams[split, side] & trigrams["train", own]) / len(trigrams["train", own])
         )
-    ]
+
+    held_out = [split for split in manifest["splits"] if split != "train"]
+    swapped = [split for split in held_out if [most_similar(split, side) for side in SIDES] == [*SIDES[::-1]]]
     if swapped:
         log.warning("source and target seem swapped, compared with train: %s; correct data.files", ", ".join(swapped))
     for side in SIDES:
@@ -157,7 +153,3 @@ def _has_repetition(line: str) -> bool:
     if len(words) - len({*words}) >= MAX_REPETITIONS:  # saves time: few lines pass
         return any(sum(1 for _ in same) > MAX_REPETITIONS for _, same in groupby(words))
     return any(_REPEATED_CHARACTERS.search(word) for word in words if len(word) >= MIN_TEXT_WITHOUT_SPACES)
-
-
-def _overlap(trigrams: set[str], others: set[str]) -> float:
-    return len(trigrams & others) / max(1, len(trigrams))

@@ -70,7 +70,7 @@ def test_suspicious_text_other_format_warns_once(line: str, name: str, warned: W
     marked = [line.format(text) for text in TRAIN[0]]
     messages = [message for message in warned((marked, TRAIN[1])) if "looks like" in message]
     assert len(messages) == 1
-    assert messages[0].startswith(f"text that looks like {name} (train, source: 600 of the first 600 lines); ")
+    assert messages[0].startswith(f"text that looks like {name} (train, source: 600 of the first 600 lines): ")
 
 
 @pytest.mark.parametrize("cut", ["{}@@ lich", "▁{}"])
