@@ -8,7 +8,6 @@ import bz2
 import gzip
 import hashlib
 import logging
-import math
 import os
 from array import array
 from collections import Counter
@@ -24,7 +23,7 @@ import numpy as np
 from transformer_cli.adapters.corpora import multi30k
 from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, rule_parameters, sentence_hash
 from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
-from transformer_cli.adapters.corpora.held_out import MAX_LINKED_PAIRS, assign_splits
+from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
@@ -186,15 +185,13 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
                     shown.add(pair[2].source)
                     log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_SHOWN_CHARS) for side in pair[:2]))
-    if changed["swapped"] > MAX_SWAPPED_SHARE * (n_pairs() - before):
-        _, source, target = counts["language"]["examples"][0]
+    swapped_share = changed["swapped"] / max(1, n_pairs() - before)
+    if swapped_share > MAX_SWAPPED_SHARE:
         log.warning(
             "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); give them as a text "
             "of their own, or, if one model is to learn both directions, leave language out of data.clean",
-            *(
-                100 * changed["swapped"] / (n_pairs() - before),
-                *(shorten(each, MAX_SHOWN_CHARS) for each in (source, target)),
-            ),
+            100 * swapped_share,
+            *(shorten(side, MAX_SHOWN_CHARS) for side in counts["language"]["examples"][0][1:]),
         )
     if folder and not counts:
         (folder / LEFT_OUT_FILE).unlink()
@@ -213,18 +210,10 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
         where, remedy = f"data.files.{split}", "a split needs at least one"
         if share := shares.get(split):
             where = f"data.held_out.{split}: {share:g} of {pluralize(sum(splits.values()), 'pair')}"
-            n_needed = math.ceil(MIN_EXPECTED_PAIRS / share)
-            remedy = f"give at least {n_needed:,} pairs, a larger share, or files for {split}"
-            if sum(splits.values()) >= n_needed:
-                linked = (
-                    "pairs that share a source or a target stay in one split, more than "
-                    f"{MAX_LINKED_PAIRS} of them in train"
-                )
-                remedy = f"{linked}; give more varied text, a larger share, or files for {split}"
-        elif shares:
-            remedy = f"all were held out; give at least {MIN_EXPECTED_PAIRS} pairs"
-            if sum(splits.values()) >= MIN_EXPECTED_PAIRS:
-                remedy = "all were held out, since they share sources or targets; give others"
+        if shares:  # pairs that share a side stay in one split, large groups in train
+            remedy = (
+                "give more text that repeats fewer sources and targets, another share, or files for held-out splits"
+            )
         if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")

@@ -370,14 +370,9 @@ def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> N
         return 2 * sum(map(is_text, cells)) >= len(cells)
 
     if wrong := [column for column in (0, 1) if not holds_text(column)]:
-        columns = [column for column in range(min(map(len, rows))) if any(row[column].strip() for row in rows)]
-        found = [str(column + 1) for column in columns if holds_text(column)]
-        remedy = "name two columns of text, or insist on these with --columns 1,2"
-        if len(found) > 1:
-            remedy = f"name the columns of the two sides, as in --columns {','.join(found[:2])}"
         raise DataError(
             f"{path}: it has no heading, so columns 1 and 2 are read, but column {wrong[0] + 1} holds addresses, "
-            f"numbers, ids or single words; {remedy} (or data.columns)"
+            "numbers, ids or single words; name two columns of text, as in --columns 2,3 (or 1,2, to insist)"
         )
 
 

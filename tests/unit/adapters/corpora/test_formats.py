@@ -158,20 +158,17 @@ def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "text"),
+    ("row", "column"),
     [
-        ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1, "3,4"),
-        ("seg-{n}\tEin Hund.\tA dog.", 1, "2,3"),
-        ("seg-{n}\tEin Hund.\t\tA dog.\tok", 1, "2,4"),
-        ("{n}\tEin Hund.", 1, ""),
-        ("Ein Hund.\t0.{n}", 2, ""),
-        ("Ein Hund.\tok\tA dog.", 2, "1,3"),
+        ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1),
+        ("seg-{n}\tEin Hund.\tA dog.", 1),
+        ("{n}\tEin Hund.", 1),
+        ("Ein Hund.\t0.{n}", 2),
+        ("Ein Hund.\tok\tA dog.", 2),
     ],
 )
-def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: int, text: str) -> None:
-    remedy = f"of the two sides, as in --columns {text}" if text else "two columns of text, or insist on these with"
-    said = rf"are read, but column {column} holds addresses, .*; name (the columns )?{remedy} "
-    with pytest.raises(DataError, match=said):
+def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: int) -> None:
+    with pytest.raises(DataError, match=f"are read, but column {column} holds addresses, .*; name two columns of text"):
         read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
 
 
