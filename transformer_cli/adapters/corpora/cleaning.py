@@ -73,9 +73,9 @@ def clean_pairs(
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "encoding" in wanted:
-        pairs = _mend_pairs(pairs, counts)
+        pairs = _edit_sides(mend_encoding, "encoding_mended", pairs, counts)
     if "markup" in wanted:
-        pairs = _decode_entities(pairs, counts)
+        pairs = _edit_sides(_decode_entities, "entities_decoded", pairs, counts)
     rules = {**RULES, TOO_LONG: lambda source, target: max(len(source), len(target)) > data.max_chars}
     for rule in dict.fromkeys(("empty", TOO_LONG, *RULES)):
         if rule in wanted:
@@ -109,21 +109,19 @@ def mend_encoding(text: str) -> str:
     return fix_encoding(text) if _MAY_BE_MOJIBAKE.search(text) else text
 
 
-def _mend_pairs(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
-    for source, target, location in pairs:
-        mended = mend_encoding(source), mend_encoding(target)
-        if mended != (source, target):
-            counts["encoding_mended"] += 1
-        yield *mended, location
+def _decode_entities(text: str) -> str:
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\n", " ")  # a pair is one line
 
 
-def _decode_entities(pairs: Iterator[LocatedPair], counts: Counter[str]) -> Iterator[LocatedPair]:
+def _edit_sides(
+    edit: Callable[[str], str], name: str, pairs: Iterator[LocatedPair], counts: Counter[str]
+) -> Iterator[LocatedPair]:
+    """Yield pairs with both sides edited. counts: receives `name`, the number of pairs that this changes."""
     for source, target, location in pairs:
-        if _ENTITY.search(source) or _ENTITY.search(target):
-            sides = (_ENTITY.sub(lambda found: html.unescape(found[0]), side) for side in (source, target))
-            source, target = (side.replace("\n", " ") for side in sides)  # a pair is one line
-            counts["entities_decoded"] += 1
-        yield source, target, location
+        edited = edit(source), edit(target)
+        if edited != (source, target):
+            counts[name] += 1
+        yield *edited, location
 
 
 def _has_markup(source: str, target: str) -> bool:
