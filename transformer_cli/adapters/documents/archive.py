@@ -5,7 +5,7 @@ import io
 import struct
 import zlib
 from collections.abc import Mapping
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import BadZipFile, ZipFile
 
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
@@ -64,23 +64,15 @@ class Archive:
         ends = [*(info.header_offset for info in self._infos[1:]), self._file.start_dir]
         with ZipFile(out, "w") as new:
             for info, end in zip(self._infos, ends, strict=True):
-                start = out.tell()
+                entry = copy.copy(info)
                 if info.filename in changed:
-                    new.writestr(_header_like(info), changed[info.filename])
+                    new.writestr(entry, changed[info.filename])
                     continue
+                entry.header_offset = out.tell()
                 out.write(self._content[info.header_offset : end])
-                same = copy.copy(info)
-                same.header_offset, new.start_dir = start, out.tell()
-                new.filelist.append(same)
-                new.NameToInfo[info.filename] = same
+                new.start_dir = out.tell()
+                new.filelist.append(entry)
+                new.NameToInfo[info.filename] = entry
             new.comment = self._file.comment
             new._didModify = True  # type: ignore[attr-defined]  # writes the directory even if no member was changed
         return out.getvalue()
-
-
-def _header_like(info: ZipInfo) -> ZipInfo:
-    """Returns a header with a member's name, date, compression and attributes, but not its sizes and checksum."""
-    header = ZipInfo(info.filename, info.date_time)
-    for field in ("compress_type", "external_attr", "create_system"):
-        setattr(header, field, getattr(info, field))
-    return header
