@@ -318,13 +318,8 @@ class Builder:
 
     def end_block(self, *markup: str | Block) -> None:
         """End the block. markup: what follows it."""
-        is_empty = len(self._elements) == len(self._open) == self._n_inherited + 1 and not self._texts
         self.here()
         self._line += _count_lines(markup)
-        if is_empty:
-            self._has_branch = False
-            self._add_parts(markup)
-            return
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_inherited for index, _, _ in self._open)
         inherited = self._elements[1 : n_around + 1]  # those around the whole block do not move in it
         self._elements[0].end = self._length
