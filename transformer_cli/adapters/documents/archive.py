@@ -28,7 +28,6 @@ class Archive:
             what = error if content else "it is empty"
             raise DataError(f"not a complete ZIP archive ({what}); copy it again") from None
         self._content = content
-        self._sizes: dict[str, int] = {}  # of the members read so far
         self._bytes_left = MAX_UNPACKED_BYTES
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
         if len(self._infos) > MAX_MEMBERS:
@@ -45,17 +44,15 @@ class Archive:
             return None
         if self._file.NameToInfo[name].flag_bits & 1:
             raise DataError(f"{name[:80]}: encrypted; save the document without a password")
-        left = self._bytes_left + self._sizes.get(name, 0)
         try:
             with self._file.open(name) as member:
-                content = member.read(left + 1)
+                content = member.read(self._bytes_left + 1)
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
             raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
-        if len(content) > left:
-            others = " with the parts before it" if left < MAX_UNPACKED_BYTES else ""
-            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB{others}"
+        if len(content) > self._bytes_left:
+            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB with the parts before it"
             raise DataError(f"{name[:80]}: {what}; translate the document in parts")
-        self._bytes_left, self._sizes[name] = left - len(content), len(content)
+        self._bytes_left -= len(content)
         return content
 
     def replace_members(self, changed: Mapping[str, bytes]) -> bytes:

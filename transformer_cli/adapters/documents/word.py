@@ -101,13 +101,14 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
         for event in xml_events(decode_xml(types)[0], _PREFIXES)
         if event.kind == "start" and (found := _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", "")))
     }
-    texts = {name: decode_xml(part) for name in parts if (part := archive.read(name)) is not None}
+    contents = {name: part for name in parts if (part := archive.read(name)) is not None}
+    texts = {name: decode_xml(part) for name, part in contents.items()}
     if not any(parts[name]["has_text"] for name in texts):
         raise DataError("an archive that contains no Word document; name a DOCX file")
 
     def assemble(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
-        return archive.replace_members({name: part for name, part in new.items() if part != archive.read(name)})
+        return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
 
     return ParsedFile([parse_part(text, languages) for text, _ in texts.values()], assemble)
 
