@@ -120,21 +120,18 @@ class Block:
         ]
         return f"{self.source[:start]}{text}{self.source[end:]}", moved
 
-    def has_unplaced_element(self, text: str, links: Sequence[Link]) -> bool:
-        """Whether an element keeps its source words, since the translation has no word left for it."""
-        text, links = self.restore_whitespace(text, links)
-        return any(_elements_without_words(self, _place_elements(self, text, links)))
+    def find_gaps(self, text: str, links: Sequence[Link]) -> tuple[bool, bool]:
+        """Returns whether an element keeps its source words, and whether the last lines or cues are empty.
 
-    def has_empty_line(self, text: str, links: Sequence[Link]) -> bool:
-        """Whether the last lines or cues of the translation are empty, since it has fewer words than these."""
-        if not any(each.is_break for each in self.elements):
-            return False
+        Both occur if a translation has too few words.
+        """
         text, links = self.restore_whitespace(text, links)
         spans, last = _place_elements(self, text, links), len(text.rstrip())
-        return any(
+        has_empty_line = any(
             each.is_break and each.end < self.elements[each.parent].end and start >= min(last, spans[each.parent][1])
             for each, (start, _) in zip(self.elements, spans, strict=True)
         )
+        return any(_elements_without_words(self, spans)), has_empty_line
 
 
 class Unescaped(str):

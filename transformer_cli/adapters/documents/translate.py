@@ -113,11 +113,12 @@ def to_check(
     found: the translation, with stand-ins, and its links. target: without stand-ins. parts: the translations of its
     parts. conversions: those of its document. lengths: of each unit's translation, in characters.
     """
+    has_unplaced_element, has_empty_line = block.find_gaps(*found)
     checks = {
         **dict.fromkeys((what for part in parts for what in annotations.to_check(part)), True),
         "a template chooses parts of the sentence": block.has_branch,
-        "the place of a tag is missing": block.has_unplaced_element(*found),
-        "a line or cue is empty": block.has_empty_line(*found),
+        "the place of a tag is missing": has_unplaced_element,
+        "a line or cue is empty": has_empty_line,
         "the order of placeholders may be wrong": conversions.loses_order(found[0]),
         "a machine translation was replaced": block.place.replaced not in ("", target),
         "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],

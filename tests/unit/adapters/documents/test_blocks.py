@@ -97,8 +97,8 @@ def test_render_element_does_not_cut_a_copied_placeholder() -> None:
 def test_render_element_without_words_keeps_its_source_words() -> None:
     found, links = document("<b>ein</b> <i>hund</i>"), [((0, 3), (0, 3))]
     assert found.render([("dog", links)]) == "<b>dog</b> <i>hund</i>"
-    assert found.blocks[0].has_unplaced_element("dog", links)
-    assert not found.blocks[0].has_unplaced_element("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))])
+    assert found.blocks[0].find_gaps("dog", links) == (True, False)
+    assert found.blocks[0].find_gaps("a dog", [((0, 3), (0, 1)), ((4, 8), (2, 5))]) == (False, False)
     assert document(" <b>ein</b> <i>hund</i> ").render([("dog", links)]) == " <b>dog</b> <i>hund</i> "
 
 

@@ -81,7 +81,7 @@ def test_subtitles_words_are_divided_among_cues_in_proportion() -> None:
 def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str, cues: tuple[str, ...]) -> None:
     opened = parse_subtitles(srt("Ein Mann", "schläft", "gerade", "ein.").encode(), ("de", "en"))
     assert opened.render([(translation, [])]).decode() == srt(*cues)
-    assert opened.blocks[0].has_empty_line(translation, []) == ("" in cues)
+    assert opened.blocks[0].find_gaps(translation, []) == (False, "" in cues)
 
 
 def rolling(*words: str) -> str:
