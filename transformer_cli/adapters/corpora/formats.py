@@ -372,7 +372,7 @@ def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> N
     if wrong := [column for column in (0, 1) if not holds_text(column)]:
         raise DataError(
             f"{path}: it has no heading, so columns 1 and 2 are read, but column {wrong[0] + 1} holds addresses, "
-            "numbers, ids or single words; name two columns of text, as in --columns 2,3 (or 1,2, to insist)"
+            "numbers, ids or single words; name two columns of text with --columns or data.columns (1,2 to insist)"
         )
 
 
@@ -407,13 +407,7 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
 def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     for number, (unit, _) in enumerate(read_units(path, "tu"), start=1):
         location = Location(path, path, number, "unit")
-        variants = [
-            (xml_lang(each), seg)
-            for each in unit
-            if local_name(each) == "tuv"
-            for seg in each
-            if local_name(seg) == "seg"
-        ]
+        variants = [(xml_lang(each), seg) for each in children(unit, "tuv") for seg in children(each, "seg")]
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
             source, target = (_on_one_line(_segment_text(variants[side][1])) for side in sides)
@@ -461,7 +455,7 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
         languages = named.get(version.source_language, ""), named.get(version.target_language, "")
         translate = [value for each in (*around, unit) if (value := each.get("translate"))]
         if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
-            parts = [each for each in unit if local_name(each) == "segment"] if version is XLIFF_2 else [unit]
+            parts = children(unit, "segment") if version is XLIFF_2 else [unit]
             for source, target, attributes in chain.from_iterable(map(_segments, parts)):
                 sides = (_segment_text(source), _segment_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
@@ -577,6 +571,10 @@ def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
 
 def local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
+
+
+def children(element: Element, name: str) -> Iterator[Element]:
+    return (each for each in element if local_name(each) == name)
 
 
 def xml_lang(variant: Element) -> str:

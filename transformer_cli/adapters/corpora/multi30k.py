@@ -77,13 +77,11 @@ def _verified_file(name: str, folder: Path | None) -> Path:
     found = sha256_of_file(path) if path.is_file() else None
     if found == expected:
         return path
-    if folder and found is None:
-        raise DataError(f"{folder}: lacks {name}; get it from {address}")
-    other = f"{path}: SHA-256 is {found}, expected {expected}"
+    what = f"SHA-256 is {found}, expected {expected}" if found else "no such file"
     if folder:
-        raise DataError(f"{other}; get it again from {address}")
-    if found is not None:
-        log.warning("%s; downloading it again", other)
+        raise DataError(f"{path}: {what}; get it from {address}")
+    if found:
+        log.warning("%s: %s; downloading it again", path, what)
     _download(address, path)
     return path
 

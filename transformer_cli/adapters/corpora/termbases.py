@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
+    children,
     find_sides,
-    local_name,
     read_beginning,
     read_rows,
     read_units,
@@ -112,8 +112,8 @@ def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
         terms: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
-                term = next((part.text or "" for part in each if local_name(part) == "term"), "")
-                if any("deprecated" in (note.text or "") for note in each if local_name(note) == "termNote"):
+                term = next((part.text or "" for part in children(each, "term")), "")
+                if any("deprecated" in (note.text or "") for note in children(each, "termNote")):
                     left_out["deprecated terms"] += 1
                 elif "\ufffd" in term:
                     left_out[f"terms with {DAMAGED}"] += 1

@@ -149,8 +149,8 @@ def test_multi30k_folder_without_test_sets_warns_once(folder: Path, caplog: pyte
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("train.de.gz", None, r"FOLDER: lacks train\.de\.gz; get it from https://raw\..*/train\.de\.gz$"),
-        ("val.en.gz", b"x", f"FOLDER/val.en.gz: SHA-256 is 2d71.*, expected {SUMS['val.en.gz']}; get it again from ht"),
+        ("train.de.gz", None, r"FOLDER/train\.de\.gz: no such file; get it from https://raw\..*/train\.de\.gz$"),
+        ("val.en.gz", b"x", f"FOLDER/val.en.gz: SHA-256 is 2d71.*, expected {SUMS['val.en.gz']}; get it from https"),
         ("test_2016_flickr.de.gz", b"x", "FOLDER/test_2016_flickr.de.gz: SHA-256 is 2d71"),
     ],
 )
