@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from transformer_cli.adapters.corpora.formats import LeaveOut
 from transformer_cli.adapters.corpora.held_out import MAX_LINKED_PAIRS
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.text.languages import TARGET_TOKEN, short_code
 from transformer_cli.text.lines import LocatedPair, has_letter
 from transformer_cli.text.normalization import lower, nfc_stripped, primary_subtag
 
@@ -69,7 +70,7 @@ def clean_pairs(
     counts: receives "swapped" (see `_language_rule`), "encoding_mended", the number of pairs in which the rule
     `encoding` mended characters such as Ã¤, and "entities_decoded", the number of those in which the rule `markup`
     decoded entities such as &apos;.
-    held_out: the `sentence_hash` of each source and of each target in the splits that have their own files.
+    held_out: the `pair_hashes` of each source and of each target in the splits that have their own files.
     """
     wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
     if "encoding" in wanted:
@@ -149,9 +150,25 @@ def sentence_hash(sentence: str, language: str) -> int:
     return _hash(_NUMBER.sub("0", text) or sentence)
 
 
+def pair_hashes(source: str, target: str, data: DataConfig) -> tuple[int, int]:
+    """Returns the `sentence_hash` of both sides, in the dataset's direction; see `_in_direction`."""
+    source, target = _in_direction(source, target, data)
+    return sentence_hash(source, data.source), sentence_hash(target, data.output_language)
+
+
+def _in_direction(source: str, target: str, data: DataConfig) -> tuple[str, str]:
+    """Returns a pair without its target token, and the other way round if the token names the source language.
+
+    With the languages de→en, ("<2en> Ein Hund", "A dog") and ("<2de> A dog", "Ein Hund") give ("Ein Hund", "A dog").
+    """
+    if not (token := TARGET_TOKEN.match(source)):
+        return source, target
+    sides = source[token.end() :].lstrip(), target
+    return sides[::-1] if short_code(token[1] or token[2]) == short_code(data.source) else sides
+
+
 def _is_held_out(held_out: tuple[Collection[int], Collection[int]], data: DataConfig, source: str, target: str) -> bool:
-    sources, targets = held_out
-    return sentence_hash(source, data.source) in sources or sentence_hash(target, data.output_language) in targets
+    return any(each in hashes for each, hashes in zip(pair_hashes(source, target, data), held_out, strict=True))
 
 
 def _hash(text: str) -> int:
@@ -228,6 +245,7 @@ def _language_rule(data: DataConfig, counts: Counter[str]) -> Callable[[str, str
         return found != own and dict(identifier.rank(sample))[own] <= OWN_LANGUAGE_PROB[found == other]
 
     def is_wrong_pair(one: str, other: str) -> bool:
+        one, other = _in_direction(one, other, data)
         if not (is_wrong(one, source, target) or is_wrong(other, target, source)):
             return False
         counts["swapped"] += not (is_wrong(other, source, target) or is_wrong(one, target, source))

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from transformer_cli.adapters.corpora import multi30k
-from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, rule_parameters, sentence_hash
+from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, pair_hashes, rule_parameters
 from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
 from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
@@ -171,16 +171,16 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
             for source, target, location in pairs:
                 add(split, source, target, location)
                 if "held_out" in data.clean:
-                    held_out[0].add(sentence_hash(source, data.source))
-                    held_out[1].add(sentence_hash(target, data.output_language))
+                    for seen, each in zip(held_out, pair_hashes(source, target, data), strict=True):
+                        seen.add(each)
         changed = Counter[str]()
         before, shown = n_pairs(), set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
             for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, changed):
                 add("train", *pair)
                 if shares:
-                    sources.append(sentence_hash(pair[0], data.source))
-                    targets.append(sentence_hash(pair[1], data.output_language))
+                    for hashes, each in zip((sources, targets), pair_hashes(*pair[:2], data), strict=True):
+                        hashes.append(each)
                 bar.update(1)
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
                     shown.add(pair[2].source)
@@ -189,9 +189,11 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
     if swapped_share > MAX_SWAPPED_SHARE:
         log.warning(
             "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); give them as a text "
-            "of their own, or, if one model is to learn both directions, leave language out of data.clean",
+            "of their own, or, if one model is to learn both directions, begin each source with a token of its target "
+            "language, such as <2%s>",
             100 * swapped_share,
             *(shorten(side, MAX_SHOWN_CHARS) for side in counts["language"]["examples"][0][1:]),
+            data.source,
         )
     if folder and not counts:
         (folder / LEFT_OUT_FILE).unlink()
