@@ -55,7 +55,7 @@ class Translator:
         """runs: one, or those of an ensemble. engine: has their models. checkpoints: their names."""
         self.run, self.runs, self.engine, self.checkpoints = runs[0], [*runs], engine, [*checkpoints]
         self.settings = translation_settings(self.run.config.decoding, {})  # from the (first) run's config
-        language, takes_constraints = self.run.config.data.source, engine.takes_constraints
+        language, takes_constraints = self.run.config.data.input_language, engine.takes_constraints
         hook = hook.with_settings(self.settings)
         self.pipeline = TextPipeline(self.run.codecs, language, self.max_length, takes_constraints, self.settings, hook)
         self._before_step: BeforeStep = never_stop
@@ -63,15 +63,15 @@ class Translator:
     def __repr__(self) -> str:
         data, settings = self.run.config.data, self.settings
         names = " + ".join(f"{run.folder}/{name}" for run, name in zip(self.runs, self.checkpoints, strict=True))
-        return (
-            f"Translator({names}: {data.source} → {data.output_language}, {settings.describe}, on {self.engine.device})"
-        )
+        languages = f"{data.input_language} → {data.output_language}"
+        return f"Translator({names}: {languages}, {settings.describe}, on {self.engine.device})"
 
     def for_target(self: Same, language: str | None) -> Same:
         """Returns a translator with the same models and another target language; see `Run.for_target`."""
         other = copy(self)
         other.run = self.run.for_target(language)
-        other.pipeline = replace(self.pipeline, codecs=other.run.codecs)
+        language = other.run.config.data.input_language
+        other.pipeline = replace(self.pipeline, codecs=other.run.codecs, language=language)
         return other
 
     def with_terms(self: Same, glossary: Mapping[str, str]) -> Same:

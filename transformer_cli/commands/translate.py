@@ -194,7 +194,7 @@ def translate(
         elif form != PLAIN_TEXT and input_file:
             _translate_file(translator, input_file, form, output, add_row)
         else:
-            _warn_if_misread(sentences or (), translator.run.config.data.source)
+            _warn_if_misread(sentences or (), translator.run.config.data.input_language)
             text = _open_input(sentences, input_file, refuses=text_format is None)
             with options.open_output(output) as out:
                 _translate(translator, text, render, out, warns=is_undecided and not split_sentences)
@@ -275,7 +275,7 @@ def _translate(
             )
             for number, translation in enumerate(stream, first_line):
                 if first and number == first_line:
-                    _warn_if_paragraphs(first, where, translator.run.config.data.source)
+                    _warn_if_paragraphs(first, where, translator.run.config.data.input_language)
                 for what in to_check(translation):
                     found.setdefault(what, []).append(number)
                 print(render(number, translation), file=out)
@@ -307,7 +307,8 @@ def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None
 def _translate_interactively(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
     """Translates each line when it is typed, until Ctrl-D."""
     data = translator.run.config.data
-    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.output_language)
+    runs = ", ".join(str(each.folder) for each in translator.runs)
+    log.info("%s: %s → %s", runs, data.input_language, data.output_language)
     what = "One sentence or paragraph" if translator.settings.split_sentences else "One sentence"
     log.info("%s per line. Ctrl-C discards a line, Ctrl-D ends.", what)
 
@@ -319,7 +320,7 @@ def _translate_interactively(translator: "Translator", render: Callable[[int, "T
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
-    terminal.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.source)}> ")
+    terminal.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.input_language)}> ")
 
 
 def format_translation(number: int, translation: "Translation", is_numbered: bool) -> str:

@@ -207,6 +207,11 @@ class DataConfig(Section, affects=Affects.DATASET):
     """hash of the dataset to train on (null: the newest one with these settings); a run records its own here"""
 
     @property
+    def input_language(self) -> str:
+        """The language of sources: `target`, if a model of two directions is to translate back into `source`."""
+        return self.target if self.to == self.source else self.source
+
+    @property
     def output_language(self) -> str:
         """The language of translations."""
         return self.to or self.target

@@ -150,6 +150,8 @@ class SubwordCodec(SubwordModel):
     """for upper and lower case"""
     default_target_token: str = field(default="", kw_only=True, compare=False)
     """target-language token prepended to lines without one; "" for none"""
+    symbols: tuple[str, ...] = field(default=(), kw_only=True, compare=False)
+    """text that is one token of a source: target tokens, and `user_defined_symbols`"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
@@ -157,7 +159,8 @@ class SubwordCodec(SubwordModel):
         path = folder / f"{side}.subwords.model"
         model = SubwordModel.from_bytes(read_bytes(path), path).proto
         language = data.source if side == "source" else data.target
-        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language)
+        symbols = data.subwords.user_defined_symbols if side == "source" else ()
+        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language, symbols=symbols)
 
     @cached_property
     def target_languages(self) -> dict[str, str]:
@@ -165,9 +168,17 @@ class SubwordCodec(SubwordModel):
         return find_target_languages(self.all_tokens())
 
     def prepend_target_token(self, text: str) -> str:
-        """Returns a line with the default target token, unless the line has a target token or is blank."""
-        is_needed = self.default_target_token and text.strip() and not self.has_target_token(text)
-        return f"{self.default_target_token} {text}" if is_needed else text
+        """Returns a line with the default target token, unless the line has a target token or is blank.
+
+        If it has none, and there is no default, but the source has symbols for several languages, warns once.
+        """
+        may_lack_one = (self.default_target_token or self.symbols) and text.strip()
+        if not may_lack_one or not self.target_languages or self.has_target_token(text):
+            return text
+        if self.default_target_token:
+            return f"{self.default_target_token} {text}"
+        _warn_no_target(tuple(self.target_languages))
+        return text
 
     def has_target_token(self, text: str) -> bool:
         """Whether a line begins with any >>fra<<, or with a <2fr> that the model has (<2br> may be markup)."""
@@ -226,8 +237,6 @@ class ImportedCodec(SubwordCodec):
     """
 
     vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
-    symbols: tuple[str, ...] = field(default=(), kw_only=True)
-    """text that is one token of a source: target tokens, and `user_defined_symbols`"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":
@@ -266,12 +275,6 @@ class ImportedCodec(SubwordCodec):
             return char in of_symbols or (UNK not in self.vocabulary.to_ids(pieces) and not is_bytes)
 
         return Normalizer(is_known, self.language, False, self._word_cost)
-
-    def prepend_target_token(self, text: str) -> str:
-        text = super().prepend_target_token(text)
-        if self.target_languages and text and not self.has_target_token(text):
-            _warn_no_target(tuple(self.target_languages))
-        return text
 
     def ids(self, line: str) -> list[int]:
         return self.ids_of_lines([line])[0]

@@ -57,7 +57,7 @@ class TranslatedFile(NamedTuple):
 def translate_html(translator: Translator, html: str) -> str:
     """Returns a page, or a fragment of one, with its text translated; see `api.Translator.translate_html`."""
     data = translator.run.config.data
-    document = parse_html(html, (data.source, data.output_language))
+    document = parse_html(html, (data.input_language, data.output_language))
     found, parts = _translate_blocks(translator, document.blocks)
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
         log.warning("%d of %d blocks of text were too long", n_too_long, len(parts))
@@ -69,7 +69,7 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
-    languages = data.source, data.output_language
+    languages = data.input_language, data.output_language
     options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
     parsed = FORMATS[file_format].parse(content, languages, **options)
     warnings = list[str]()
@@ -130,7 +130,7 @@ def _translate_blocks(
     translator: Translator, blocks: Sequence[Block]
 ) -> tuple[list[tuple[str, Sequence[Link]]], list[list[Translation]]]:
     """Returns the translation of each block for `Document.render`, and the translations of its parts."""
-    texts, language = [block.text for block in blocks], translator.run.config.data.source
+    texts, language = [block.text for block in blocks], translator.run.config.data.input_language
     protected = translator.pipeline.protected_spans
     spans = [
         bounded_sentence_spans(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts

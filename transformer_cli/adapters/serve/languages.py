@@ -28,11 +28,12 @@ class Directions:
         into_each = [one.for_target(code) for one in translators for code in one.run.codecs.target_languages or (None,)]
         for translator in into_each:
             data = translator.run.config.data
-            other = self._by_pair.setdefault((data.source, data.output_language), translator)
+            source, target = data.input_language, data.output_language
+            other = self._by_pair.setdefault((source, target), translator)
             if other is not translator:
                 raise ConfigError(
-                    f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
-                    f"{data.output_language}; a request could not say which one it wants, so give one of them"
+                    f"--run: {other.run.folder} and {translator.run.folder} both translate from {source} into "
+                    f"{target}; a request could not say which one it wants, so give one of them"
                 )
         self.detect("")  # loads py3langid's model, so that no client has to wait for it
 

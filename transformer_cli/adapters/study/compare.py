@@ -279,7 +279,7 @@ def _translate_all(
     Each run translates with its own decoding settings. Raises CheckpointError or DataError.
     """
     runs = [(name, run) for name, run in zip(names, map(_run_of, systems), strict=True) if run]
-    pairs = {name: f"{run.config.data.source}→{run.config.data.output_language}" for name, run in runs}
+    pairs = {name: f"{run.config.data.input_language}→{run.config.data.output_language}" for name, run in runs}
     if len(set(pairs.values())) > 1:
         found = ", ".join(f"{name} {pair}" for name, pair in pairs.items())
         raise DataError(f"runs of different languages cannot be compared: {found}; name runs of one pair of languages")

@@ -8,6 +8,7 @@ from typing import Any
 from transformer_cli.adapters.terminology.placeholders import has_branches
 from transformer_cli.pipeline import Translation
 from transformer_cli.text.alignment import Span
+from transformer_cli.text.languages import TARGET_TOKEN
 
 NUMBER = re.compile(r"\d+(?:[.,:/'’٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
@@ -43,12 +44,13 @@ def missing_numbers(source: str, text: str) -> list[Span]:
     """Returns the spans of numbers in a source whose digits its translation lacks.
 
     1.234,5 is the same as 1,234.5, and 24.12. as 12/24. Each number of the translation counts once. Numbers in words
-    are not recognised.
+    are not recognised, nor is that of a target token such as <2en>.
     """
+    token = TARGET_TOKEN.match(source)
     n_found = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
     text_groups = _digit_groups(text)
     spans: list[Span] = []
-    for each in NUMBER.finditer(source):
+    for each in NUMBER.finditer(source, token.end() if token else 0):
         digits, groups = _digits(each[0]), _digit_groups(each[0])
         if n_found[digits]:
             n_found[digits] -= 1

@@ -16,6 +16,7 @@ from transformer_cli.adapters.finetuning.settings import finetuning_settings
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.marian import read_tokens
 from transformer_cli.adapters.serve.languages import Directions
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, ImportedCodec, SubwordCodec
@@ -314,6 +315,20 @@ def test_subword_symbols_keep_target_language_tokens_whole() -> None:
     assert asking.encode("the old dog").ids == typed.ids
     assert asking.encode(">>spa<< the old dog").ids == codec.encode(">>spa<< the old dog").ids
     assert asking.encode_lines(["the old dog", ""]) == [typed.ids, []]
+
+
+def test_subword_symbols_source_without_target_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    symbols = ("<2de>", "<2en>")
+    model = train_subwords(
+        [f"{token} {text}" for token in symbols for text in TEXT] * 3, vocab_size=285, algorithm="bpe", symbols=symbols
+    )
+    target, source = (SubwordCodec(model, symbols=each) for each in ((), symbols))
+    for line in ("", "<2de> the old dog", "the old dog", "the dog"):
+        source.encode(line)
+        target.encode(line)
+    assert caplog.messages == ["the model translates into several languages: name the one you want with --to (de, en)"]
+    both = DataConfig(source="de", target="en", to="de")
+    assert (both.input_language, both.output_language) == ("en", "de")
 
 
 def test_directions_of_a_multilingual_run_are_one_per_target(several: Run) -> None:

@@ -25,6 +25,7 @@ def test_to_check_names_numbers_and_terms(translator: Translator) -> None:
         ("12 und 12", "12 and twelve", ["12"]),
         ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
         ("٣ H2O", "3 H2O", []),
+        ("<2en> zwei 2", "two 2", []),
     ],
 )
 def test_missing_numbers_compares_digits(source: str, text: str, expected: list[str]) -> None:
