@@ -42,8 +42,8 @@ def tfm(*arguments, seconds=None):
     return done.stdout
 
 
-def scores(name, split):
-    printed = json.loads(tfm("evaluate", name, "--split", split, "--json"))["results"][0]
+def scores(name, split, *options):
+    printed = json.loads(tfm("evaluate", name, "--split", split, "--json", *options))["results"][0]
     keep = [
         "split",
         "sentences",
@@ -66,8 +66,12 @@ def train(job):
     result.parent.mkdir(exist_ok=True)
     spent = json.loads(started.read_text()) if started.exists() else []
     before = []
+    if "join" in job:
+        (WORK / "back").mkdir(exist_ok=True)
     for command in job.get("before", []):  # such as translating the other side's text
         tfm(*command, seconds=before)
+    for *parts, whole in job.get("join", []):
+        (WORK / whole).write_bytes(b"".join((WORK / part).read_bytes() for part in parts))
     path.write_text(yaml.safe_dump(job["config"], sort_keys=False, allow_unicode=True, width=110))
     copy = WORK / f"{name}.yaml"
     copy.write_text(path.read_text())
@@ -86,7 +90,9 @@ def train(job):
     history = [json.loads(line) for line in (WORK / f"runs/{name}/history.jsonl").read_text().splitlines()]
     row["steps"], row["validations"] = history[-1]["step"], len(history)
     row["best_step"] = min(history, key=lambda each: each.get("valid_loss", 1e9))["step"]
-    row["valid"] = scores(name, "valid")
+    for split in job["config"]["data"]["files"]:
+        if split.startswith("valid"):
+            row[split] = scores(name, split)
     result.write_text(json.dumps(row, indent=1))
 
 
@@ -94,12 +100,15 @@ def main():
     if sys.argv[2:] == ["test"]:
         for name in plan()["REPORTED"]:
             result = HERE / f"results/{name}.json"
-            if result.exists() and "test" not in (row := json.loads(result.read_text())):
-                for split in [
-                    each for each in plan()["CONFIG"](name)["data"]["files"] if each not in ("train", "valid")
-                ]:
+            if not result.exists():
+                continue
+            row = json.loads(result.read_text())
+            for split in plan()["CONFIG"](name)["data"]["files"]:
+                if split != "train" and split not in row:
                     row[split] = scores(name, split)
-                result.write_text(json.dumps(row, indent=1))
+                if name in plan()["BEAM"] and split in ("valid", "test") and f"{split} beam 5" not in row:
+                    row[f"{split} beam 5"] = scores(name, split, "--set", "decoding.beam_size=5")
+            result.write_text(json.dumps(row, indent=1))
         return
     failed = set()
     while True:
@@ -108,7 +117,12 @@ def main():
         if not jobs:
             break
         job = jobs[0]
-        (HERE / "current").write_text(job["name"])
+        claim = HERE / f"results/{job['name']}.claim"  # two queues can run side by side; delete it after a kill
+        try:
+            claim.touch(exist_ok=False)
+        except FileExistsError:
+            failed.add(job["name"])
+            continue
         try:
             train(job)
         except Exception as error:
