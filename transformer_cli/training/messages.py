@@ -85,8 +85,7 @@ class StepBar:
         """Shows nothing before `open`."""
         self.trainer = trainer
         self._bar: progress.Bar | None = None
-        self.logged_at = time.time()
-        """when a line was logged, by a bar or a validation: an epoch, which has a bar, may take less than a minute"""
+        self._logged_at = time.time()  # a line, by a bar or a validation: an epoch, which has a bar, may be short
 
     def open(self) -> None:
         """Show the bar, unless it is open already."""
@@ -104,7 +103,7 @@ class StepBar:
                 unit_scale=True,
                 initial=texts.train.count_target_tokens(plan[: state.batch]),
                 is_silent=not self.trainer.world.is_main,
-                logged_at=self.logged_at,
+                logged_at=self._logged_at,
             )
 
     def update(self, batches: Sequence[Rows]) -> None:
@@ -115,10 +114,14 @@ class StepBar:
         self._bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
         self._bar.update(self.trainer.texts.train.count_target_tokens(batches))
 
+    def restart_minute(self) -> None:
+        """Without a terminal, let the next line follow a minute after now, since a validation was logged."""
+        self._logged_at = time.time()
+
     def close(self) -> None:
         """Remove the bar."""
         if self._bar is not None:
-            self.logged_at = getattr(self._bar, "last_print_t", self.logged_at)  # a silent bar has none
+            self._logged_at = getattr(self._bar, "last_print_t", self._logged_at)  # a silent bar has none
             self._bar.close()
             self._bar = None
 

@@ -256,7 +256,7 @@ class Trainer:
         self._save()
         self._prune_validations()
         log.info(validation_as_line(validation, self.training))
-        self._bar.logged_at = time.time()
+        self._bar.restart_minute()
         if not self.state.step:
             log.info("%s until the end, judged by this validation", time_estimate(self, validation))
         self._call_on_validation()
