@@ -44,13 +44,14 @@ zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese
 # Standard varieties of a macrolanguage, as FLORES, NLLB and NTREX name them, and withdrawn codes.
 _SYNONYMS = """
 als:sq arb:ar ayr:ay azj:az cmn:zh ekk:et fil:tl gaz:om khk:mn kmr:ku lvs:lv npi:ne ory:or pbt:ps pes:fa plt:mg quy:qu
-swh:sw uzn:uz ydd:yi zsm:ms in:id iw:he ji:yi jw:jv mo:ro
+swh:sw uzn:uz ydd:yi zsm:ms nb:no in:id iw:he ji:yi jw:jv mo:ro
 """
 _ROWS = [row.split() for row in _TABLE.split(";")]
 LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
-_CODES_AND_SYNONYMS = {**_CODES, **dict(each.split(":") for each in _SYNONYMS.split())}
+_SYNONYM_OF = dict(each.split(":") for each in _SYNONYMS.split())
+_CODES_AND_SYNONYMS = {name: _SYNONYM_OF.get(code, code) for name, code in _CODES.items()} | _SYNONYM_OF
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
 _REGION_START = re.compile(r"[(\[,–-]")  # German (Germany)
 
@@ -63,8 +64,9 @@ def language_code(text: str) -> str | None:
     """
     name = text.strip().casefold()
     if tag := _TAG.fullmatch(name):
-        return _CODES_AND_SYNONYMS.get(tag[1]) or _CODES.get(name, tag[1])
-    return _CODES.get(name) or _CODES.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
+        return _CODES_AND_SYNONYMS.get(tag[1]) or _CODES_AND_SYNONYMS.get(name, tag[1])
+    found = _CODES_AND_SYNONYMS.get(name)
+    return found or _CODES_AND_SYNONYMS.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
 
 
 def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:

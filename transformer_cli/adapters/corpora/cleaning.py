@@ -233,9 +233,7 @@ def _language_rule(data: DataConfig, counts: Counter[str]) -> Callable[[str, str
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {label for label in identifier.labels if len(label) == 2}  # no dialects: names are mistaken for them
     identifier.set_languages(known)
-    source, target = (
-        {"nb": "no"}.get(code := primary_subtag(each), code) for each in (data.source, data.output_language)
-    )
+    source, target = map(primary_subtag, (data.source, data.output_language))
     if unknown := [code for code in (source, target) if code not in known]:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 

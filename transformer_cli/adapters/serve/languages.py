@@ -77,6 +77,7 @@ class Directions:
         if only the language is known. Raises DataError in LibreTranslate's words.
         """
         known = {code.lower(): code for pair in self._by_pair for code in pair}
+        known = {primary_subtag(code): known[code] for code in known if code.isalpha()} | known  # nb is also nob and no
         codes = [source, target]
         for side, code in enumerate(codes):
             if not (side == 0 and code == AUTO):

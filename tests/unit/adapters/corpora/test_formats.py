@@ -372,6 +372,7 @@ def test_read_texts_xliff_with_internal_file_is_read(read: Read) -> None:
         ("Quelle;Ziel\nb;c\n", {}),
         ("arb_Arab\teng_Latn\nc\tb\n", {"source": "en", "target": "ar"}),
         ("zsm\tiw\nc\tb\n", {"source": "he", "target": "ms"}),
+        ("no_NO\tde\nc\tb\n", {"source": "de", "target": "nb"}),
     ],
 )
 def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
