@@ -109,7 +109,10 @@ def load_weights(run: Run, folder: Path) -> Transformer:
     model = run.uninitialized_model()
     try:
         load_model(model, path)
-    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
+    except RuntimeError as error:  # of load_state_dict: the file itself was verified
+        what = f"the weights do not fit the model's code: {_first_lines(error)}"
+        raise CheckpointError(f"{path}: {what}; use the code that it was trained with") from None
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: the weights cannot be read: {_first_lines(error)}; {RESTORE_HINT}") from None
     if wrong := next((name for name, each in model.named_parameters() if not each.isfinite().all()), None):
         raise CheckpointError(f"{path}: {wrong} has a number that is not finite; {RESTORE_HINT}")

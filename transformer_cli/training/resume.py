@@ -30,6 +30,7 @@ from transformer_cli.runs.run import (
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import delete_unfinished
 from transformer_cli.system.locks import exclusive_lock
+from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import fitting_rows
@@ -235,8 +236,8 @@ def _refuse_other_settings(run: Run, config: Config) -> None:
     if old.needs_horizon and (unit, number) != old.end:
         raise ConfigError(
             f"training.{config.training.end_key}: {number}, but the {old.schedule} schedule of {run.folder} is planned "
-            f"over {old.end[1]} {old.end[0]}; give that to resume it, --set name={free_name(run.folder)} to train "
-            "another run, or --fresh to begin anew"
+            f"over {pluralize(old.end[1], old.end[0][:-1])}; give that to resume it, "
+            f"--set name={free_name(run.folder)} to train another run, or --fresh to begin anew"
         )
 
 

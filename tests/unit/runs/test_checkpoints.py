@@ -3,6 +3,7 @@
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,6 +143,14 @@ def test_named_pointer_loads_its_checkpoint(run: Run) -> None:
     assert load_best(Run.load(name, runs_dir), CPU)[0] == "step-0000002"
     with pytest.raises(CheckpointError, match=f"^{name}/average: no such run"):
         Run.load(f"{name}/average", runs_dir)
+
+
+def test_load_best_of_another_model_names_the_code(run: Run) -> None:
+    save_after(run, 2, best=2)
+    model = run.config.model.model_copy(update={"d_ff": 24})
+    other = replace(run, config=run.config.model_copy(update={"model": model}))
+    with pytest.raises(CheckpointError, match=r"weights do not fit the model's code: .*; use the code that it was tra"):
+        load_best(other, CPU)
 
 
 @pytest.mark.parametrize(
