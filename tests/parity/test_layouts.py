@@ -99,7 +99,7 @@ def test_packed_in_bfloat16_pads_to_multiples(monkeypatch: pytest.MonkeyPatch) -
     found = {}
     for precision in (torch.float32, torch.bfloat16):
         with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-            packed = layout.Packed(torch.full((3, 5), 7), is_token, torch.device("cpu"))
+            packed = layout.Packed(torch.full((3, 5), 7), is_token, 2, torch.device("cpu"))
         x = torch.rand(2, len(packed.ids), 3)
         assert packed.unpad(packed.pad(x))[:, :10].equal(x[:, :10])
         found[precision] = len(packed.ids), [tuple(mask.shape) for mask in packed.masks]

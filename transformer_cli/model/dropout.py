@@ -59,4 +59,4 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
     lowest, scale = dropped - LEVELS // 2, torch.tensor(LEVELS / (LEVELS - dropped), dtype=x.dtype)
     if x.dtype == torch.bfloat16:  # 0 or 1 times the scale's bits, as integers: equal, but twice as fast
         return torch.ge(noise, lowest, out=torch.empty_like(noise)).mul_(scale.view(torch.int16)).view(x.dtype)
-    return (noise >= lowest).to(x.dtype).mul_(scale)
+    return torch.ge(noise, lowest, out=torch.empty_like(noise, dtype=x.dtype)).mul_(scale)  # without a mask of bools

@@ -79,7 +79,7 @@ class Padded:
 class Packed:
     """The tokens of all sentences one after another, and their slots in padded groups.
 
-    The example above, with GROUP_SIZE = 2, is `Packed(ids, is_token)` with ids and is_token (3, 5). It has
+    The example above, with GROUP_SIZE = 2, is `Packed(ids, is_token, …)` with ids and is_token (3, 5). It has
     ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
@@ -89,45 +89,62 @@ class Packed:
     of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4 the example has 12 tokens, and groups of (2, 4) and (1, 8).
     """
 
-    def __init__(self, ids: Tensor, is_token: Tensor, device: torch.device) -> None:
+    def __init__(self, ids: Tensor, is_token: Tensor, num_heads: int, device: torch.device) -> None:
         """ids int64 and is_token bool, both (batch, length), on any device; each row has at least one token.
 
-        device: where the layout's own tensors will be.
+        num_heads: of all attention. device: where the layout's own tensors will be.
         """
         size = GROUP_SIZE if device.type == "cpu" else max(GPU_GROUP_SIZE, math.ceil(len(ids) / MAX_GROUPS))
         pads_to_multiples = device.type == "cpu" and torch.is_autocast_enabled("cpu")
         n_tokens, length_multiple = int(is_token.sum()), PAD_LENGTH_MULTIPLE if pads_to_multiples else 1
-        self.n_rows = math.ceil(n_tokens / PAD_MULTIPLE) * PAD_MULTIPLE if pads_to_multiples else n_tokens
-        padding = (0, self.n_rows - n_tokens)
-        self.ids = to_device(nn.functional.pad(ids[is_token], padding), device)
-        self.positions = to_device(nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], padding), device)
+        n_rows = math.ceil(n_tokens / PAD_MULTIPLE) * PAD_MULTIPLE if pads_to_multiples else n_tokens
         lengths = is_token.sum(dim=1)  # 3 2 5
         first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
-        masks, tokens = [], []
+        heads = torch.arange(num_heads, device=ids.device)
+        masks, parts = [], []
         for start in range(0, len(ids), size):
             group = slice(start, start + size)
             longest = math.ceil(int(lengths[group].max()) / length_multiple) * length_multiple
             columns = torch.arange(longest, device=ids.device)
             masks.append(columns < lengths[group, None])
-            tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
-        self.masks = [to_device(group, device) for group in masks]
-        slot_mask = torch.cat([group.flatten() for group in masks])
-        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds token 0: it is masked as a key, and
-        # `unpad` drops its output.
-        self._token_of_slot = to_device(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
-        self._slot_of_token = to_device(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
+            # 0 1 2 3 4 10, and 5 6 7 8 9: a padding slot holds the token behind the last one, whose vector is zero
+            tokens = (first[group, None] + columns).masked_fill(~masks[-1], n_rows)
+            parts.append(tokens[:, None] * num_heads + heads[:, None])  # (sentences, heads, longest)
+        part_of_slot = torch.cat([each.flatten() for each in parts])
+        # The inverse. A token without a slot, which bfloat16 adds, reads zeros behind the last slot.
+        slot_of_part = part_of_slot.new_full(((n_rows + 1) * num_heads,), len(part_of_slot))
+        slot_of_part[part_of_slot] = torch.arange(len(part_of_slot), device=ids.device)
+        padding = (0, n_rows - n_tokens)
+        tensors = [
+            nn.functional.pad(ids[is_token], padding),
+            nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], padding),
+            slot_of_part[: n_rows * num_heads].view(n_rows, num_heads),
+            *masks,
+            *parts,
+        ]
+        self.ids, self.positions, self._slot_of_part, *groups = move_together(tensors, device)
+        self.masks, self._part_of_slot = groups[: len(masks)], groups[len(masks) :]
 
-    def pad(self, x: Tensor) -> list[Tensor]:
-        """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
-        # (slots, heads, depth)
-        slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token, self.n_rows)
-        groups = slots.split([mask.numel() for mask in self.masks])
-        return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
+    def pad(self, x: Tensor) -> Sequence[Tensor]:
+        """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group, zero in padding slots."""
+        found: tuple[Tensor, ...] = _Pad.apply(x, self)
+        return found
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
         """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
-        slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
-        return _Unpad.apply(slots, self._slot_of_token, self.n_rows).transpose(0, 1)
+        return _Unpad.apply(self, *groups)
+
+    def gather_slots(self, x: Tensor) -> tuple[Tensor, ...]:
+        """`pad`, without a gradient."""
+        parts = torch.cat((x.transpose(0, 1), x.new_zeros(1, len(x), x.shape[2]))).flatten(0, 1)
+        return tuple(parts.index_select(0, rows.flatten()).unflatten(0, rows.shape) for rows in self._part_of_slot)
+
+    def gather_tokens(self, groups: Sequence[Tensor]) -> Tensor:
+        """`unpad`, without a gradient."""
+        depth = groups[0].shape[-1]
+        slots = torch.cat([*(group.reshape(-1, depth) for group in groups), groups[0].new_zeros(1, depth)])
+        rows = self._slot_of_part
+        return slots.index_select(0, rows.flatten()).unflatten(0, rows.shape).transpose(0, 1)
 
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
@@ -157,46 +174,41 @@ def causal_mask(length: int, device: torch.device) -> Tensor:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Returns a tensor on a device, without waiting for a CUDA device to finish its work."""
-    return tensor.to(device, non_blocking=device.type == "cuda")
+    """Returns a tensor on a device. Copies to a CUDA device begin in pinned memory, so that nothing waits for them."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def move_together(tensors: Sequence[Tensor], device: torch.device) -> Sequence[Tensor]:
+    """Returns tensors of integers or bools on a device, moved there in one copy."""
+    if tensors[0].device == device:
+        return tensors
+    moved = to_device(torch.cat([each.flatten() for each in tensors]), device).split([each.numel() for each in tensors])
+    return [each.view(like.shape).to(like.dtype) for each, like in zip(moved, tensors, strict=True)]
 
 
 class _Pad(torch.autograd.Function):
-    """Tokens → slots. In the backward pass each token gets the gradient of its own slot.
-
-    Padding slots hold token 0, too, but their gradient is zero, since no output depends on them. So it is faster than
-    torch's backward pass, which would sum the gradients of all slots of a token.
-    """
+    """`Packed.pad`. Padding slots hold zeros that do not depend on x, so its transpose is `unpad`, and vice versa."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor, n_rows: int) -> Tensor:
-        ctx.save_for_backward(slot_of_token)
-        ctx.n_rows = n_rows
-        return x.index_select(0, token_of_slot)
+    def forward(ctx: Any, x: Tensor, layout: Packed) -> tuple[Tensor, ...]:
+        ctx.layout = layout
+        return layout.gather_slots(x)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        (slot_of_token,) = ctx.saved_tensors
-        return _gather_rows(gradients[0], slot_of_token, ctx.n_rows), None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return ctx.layout.gather_tokens(gradients), None
 
 
 class _Unpad(torch.autograd.Function):
-    """Slots → tokens. In the backward pass padding slots get zero."""
+    """`Packed.unpad`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor, n_rows: int) -> Tensor:
-        ctx.save_for_backward(slot_of_token)
-        ctx.shape = x.shape
-        return _gather_rows(x, slot_of_token, n_rows)
+    def forward(ctx: Any, layout: Packed, *groups: Tensor) -> Tensor:
+        ctx.layout = layout
+        return layout.gather_tokens(groups)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (slot_of_token,) = ctx.saved_tensors
-        of_tokens = gradients[0][: len(slot_of_token)]
-        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, of_tokens), None, None
-
-
-def _gather_rows(x: Tensor, rows: Tensor, n_rows: int) -> Tensor:
-    """Returns rows of x, int64 (rows,), followed by zeros: (n_rows, …)."""
-    found = x.index_select(0, rows)
-    return found if len(rows) == n_rows else torch.cat((found, x.new_zeros(n_rows - len(rows), *x.shape[1:])))
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.layout.gather_slots(gradients[0])

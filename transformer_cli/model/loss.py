@@ -38,8 +38,9 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     """
     given, labels = target[:, :-1], target[:, 1:]  # teacher forcing: outputs shifted right (3.1)
     is_label = labels != model.pad_id  # padding is neither predicted nor read
-    device = model.output.weight.device
-    read, written = Packed(source, model.source_mask(source), device), Packed(given, is_label, device)
+    num_heads, device = model.config.num_heads, model.output.weight.device
+    read = Packed(source, model.source_mask(source), num_heads, device)
+    written = Packed(given, is_label, num_heads, device)
     # (tokens, d_model); in bfloat16 on the CPU a few rows without a label follow (see `Packed`)
     hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)
     labels = to_device(labels[is_label], device)  # (tokens,)
