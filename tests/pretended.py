@@ -109,6 +109,9 @@ class _Calls(TorchFunctionMode):
             return is_moved(first) and self.pretended.device.type == "cuda"
         if function in (Tensor.numpy, Tensor.__array__) and is_moved(first):
             raise TypeError(f"can't convert {self.pretended.device} device type tensor to numpy")
+        if function is Tensor.pin_memory:  # it needs a real device
+            assert not is_moved(first)
+            return first
         if function is Tensor.cpu:
             return self._moved(first, torch.device("cpu"))
         if function is Tensor.to:

@@ -4,7 +4,6 @@ Training minimises `objective`. Printed and stored losses, also those of validat
 the model, but not the optimiser.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,21 +48,22 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
 
 
 def cross_entropy(
-    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Sequence[int] = ()
+    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Returns the objective, a scalar, and -log p of each label, (tokens,).
 
     The objective is the sum of (1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), where p is the
     softmax of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
-    unwritable_ids: ids whose logit is -inf; the mean leaves them out.
+    unwritable_ids: int64 (ids,), whose logit is -inf; the mean leaves them out.
     """
     log_p = torch.log_softmax(logits, dim=1)
     nll = -log_p.gather(1, labels[:, None])[:, 0]
     objective = nll.sum()
     if label_smoothing:
-        if unwritable_ids:
-            log_p = log_p.index_fill(1, labels.new_tensor(unwritable_ids), 0.0)  # instead of -inf
-        n_words = logits.shape[1] - len(unwritable_ids)
+        n_words = logits.shape[1]
+        if unwritable_ids is not None and len(unwritable_ids):
+            log_p = log_p.index_fill(1, unwritable_ids, 0.0)  # instead of -inf
+            n_words -= len(unwritable_ids)
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
     return objective, nll
 

@@ -225,15 +225,17 @@ def _positions(config: ModelConfig) -> nn.Module:
 class Output(nn.Linear):
     """The projection to logits (3.4). unwritable_ids are never generated: their logit is -inf."""
 
+    unwritable_ids: Tensor  # on the model's device, so that no step copies them there
+
     def __init__(self, d_model: int, vocabulary: int, unwritable_ids: Sequence[int] = ()) -> None:
         super().__init__(d_model, vocabulary)
-        self.unwritable_ids = list(unwritable_ids)
+        self.register_buffer("unwritable_ids", torch.tensor(unwritable_ids, dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, d_model). Returns logits (…, vocabulary)."""
         logits = nn.functional.linear(x, self.weight, self.bias)
-        if self.unwritable_ids:
-            logits[..., self.unwritable_ids] = float("-inf")
+        if len(self.unwritable_ids):
+            logits.index_fill_(-1, self.unwritable_ids, float("-inf"))
         return logits
 
 

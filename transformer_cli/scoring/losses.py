@@ -20,7 +20,7 @@ from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.run import as_checkpoint_error
 from transformer_cli.runs.state import LOSS_CHECK
-from transformer_cli.search.interface import group_by_length
+from transformer_cli.search.interface import BATCH_POSITIONS, GPU_BATCH_POSITIONS, group_by_length
 from transformer_cli.system.files import read_verified_json
 from transformer_cli.system.terminal import pluralize
 
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 N_CHECK_PAIRS = 3
 LOSS_RTOL = 1e-3  # devices and versions of libraries round differently
 TUTORIAL_BATCH = 128  # batch size of the tutorials, for `loss_batch_mean`
-LOSS_POSITIONS = 2048  # padded positions in a group of sentences
 MAX_PARALLEL_GROUPS = 4  # groups computed at a time, to bound memory
 
 
@@ -103,7 +102,8 @@ def sentence_losses(
         sums, counts = sum_by_row(of_mean.cpu(), batch.target, model.pad_id)
         return sums.numpy(), counts.numpy()
 
-    groups = group_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
+    max_positions = BATCH_POSITIONS if device.type == "cpu" else GPU_BATCH_POSITIONS
+    groups = group_by_length(longest, max_positions)[world.rank :: world.size]
     n_workers = min(torch.get_num_threads(), MAX_PARALLEL_GROUPS, len(groups)) or 1
     with WorkerPool(n_workers, threads_each=1) if device.type == "cpu" else INLINE_POOL as workers:
         for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):

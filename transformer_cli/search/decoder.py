@@ -21,6 +21,8 @@ from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
+    GPU_BATCH_POSITIONS,
+    GPU_MAX_BATCH_ROWS,
     BeforeStep,
     Hypothesis,
     SearchRequest,
@@ -34,7 +36,6 @@ from transformer_cli.search.interface import (
 )
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
 
-GPU_BATCH_POSITIONS = 16_384
 MIN_CONSTRAINED_BEAM = 5  # the beam size of a search with constraints is at least this
 MIN_SENTENCES_PER_THREAD = 16  # with fewer, steps are so short that two threads wait for Python's lock
 
@@ -98,6 +99,7 @@ class TransformerEngine:
     ) -> list[tuple[Sequence[int], TranslationSettings]]:
         """Returns the sentences of each batch, as indices, and its settings: constraints need a wider beam."""
         max_positions = BATCH_POSITIONS if self.is_on_cpu else GPU_BATCH_POSITIONS
+        max_rows = None if self.is_on_cpu else GPU_MAX_BATCH_ROWS
         constrained = [row for row, each in enumerate(sentences) if each.constraints]
         others = [row for row, each in enumerate(sentences) if not each.constraints]
         wider = settings.model_copy(update={"beam_size": max(settings.beam_size, MIN_CONSTRAINED_BEAM)})
@@ -109,6 +111,7 @@ class TransformerEngine:
                 max_positions,
                 settings_of_batch.rows_per_sentence,
                 min(self._threads, len(rows) // MIN_SENTENCES_PER_THREAD),
+                max_rows=max_rows,
             )
         ]
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from transformer_cli.model.transformer import Transformer
 
-BATCH_POSITIONS = 2048  # padded source positions in a batch of one CPU thread
-MAX_BATCH_ROWS = 1024  # hypotheses in a batch
+BATCH_POSITIONS, MAX_BATCH_ROWS = 2048, 1024  # padded positions and hypotheses that a thread of a CPU computes at once
+GPU_BATCH_POSITIONS, GPU_MAX_BATCH_ROWS = 16_384, 4096  # GPUs are faster with few large products
 NEG_INF = float("-inf")  # the logit of a forbidden token
 
 Number = TypeVar("Number", float, "Tensor")
@@ -150,16 +150,21 @@ class TargetScorer(Protocol):
 
 
 def batches_longest_first(
-    sentences: Sequence[Sized], max_positions: int, rows_per_sentence: int = 1, n_batches: int = 1
+    sentences: Sequence[Sized],
+    max_positions: int,
+    rows_per_sentence: int = 1,
+    n_batches: int = 1,
+    *,
+    max_rows: int | None = None,
 ) -> list[list[int]]:
     """Returns batches of sentences of similar length, as indices.
 
-    A batch has at most max_positions padded positions and MAX_BATCH_ROWS hypotheses (rows_per_sentence each). The
-    longest sentences come first, so that threads finish at about the same time. There are at least n_batches, if there
-    are enough sentences.
+    A batch has at most max_positions padded positions and max_rows hypotheses (rows_per_sentence each; None:
+    MAX_BATCH_ROWS). The longest sentences come first, so that threads finish at about the same time. There are at least
+    n_batches, if there are enough sentences.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    max_sentences = max(1, MAX_BATCH_ROWS // rows_per_sentence)
+    max_sentences = max(1, (max_rows or MAX_BATCH_ROWS) // rows_per_sentence)
     groups = group_by_length(lengths, max_positions)[::-1]
     if len(groups) < (n_needed := min(n_batches, len(lengths))):  # 5 sentences for 4 batches: 2, 1, 1, 1
         shares = [np.array_split(group, -(-len(group) * n_needed // len(lengths)))[::-1] for group in groups]

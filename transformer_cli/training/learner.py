@@ -157,7 +157,7 @@ class Learner:
                             so_far.add_(gradient)
                     else:
                         gradients = [gradient.contiguous() for gradient in found]
-        return sum(each.item() for each in nll), gradients
+        return sum(torch.stack(nll).tolist()) if nll else 0.0, gradients  # on a GPU, one wait for all
 
     def _seed_dropout(self, step: int, shard: int) -> AbstractContextManager[None]:
         """Seed dropout for a shard of a step, during the block."""

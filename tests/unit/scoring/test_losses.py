@@ -47,7 +47,7 @@ def test_loss_check_has_the_longest_pairs(translator: Translator, split: Encoded
 def test_corpus_losses_equal_a_plain_loop(
     translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
 ) -> None:
-    monkeypatch.setattr(module, "LOSS_POSITIONS", positions)
+    monkeypatch.setattr(module, "BATCH_POSITIONS", positions)
     rows = np.arange(0, len(split), 1 if positions == 2048 else 20)
     with torch.no_grad():
         single = one_by_one(translator, split, rows.tolist())
