@@ -23,7 +23,7 @@ from measure.commands import large_text, prepare_speed, start_up, training_memor
 from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable
 from measure.serving import serving_speed
-from measure.training import training_speed
+from measure.training import beside_plain, beside_products, measure_training
 from transformer_cli import prepare
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import TfmError
@@ -32,7 +32,19 @@ from transformer_cli.runs.run import find_run
 from transformer_cli.system.terminal import format_table
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "busy", "serve", "prepare", "large", "memory", "start")
+SECTIONS = (
+    "products",
+    "train",
+    "greedy",
+    "beam",
+    "ctranslate2",
+    "busy",
+    "serve",
+    "prepare",
+    "large",
+    "memory",
+    "start",
+)
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
@@ -43,8 +55,10 @@ DECODING = {
 HEAD = ("figure", "unit", "ours", "reference", "ratio", "mark")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
+    ("products", "multi30k, float32"): "≤ 1.25",
+    ("products", "demo, float32"): "≤ 1.4",
     ("train", "float32"): "≥ 2",
-    ("train", "bfloat16"): "≥ 4",
+    ("train", "bfloat16"): "≥ 3.3",
     ("greedy", "text to text"): "≥ 20",
     ("beam", "1,000 sentences, beside greedy"): "≤ 2.2",
     ("beam", "text to text, float32"): "≥ 1",
@@ -89,13 +103,27 @@ def measured(section: str, run: str | None) -> list[Figure]:
         return start_up(find_run(run).resolve())
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
+    if section == "products":
+        return step_beside_products()
     config = load_config()
     dataset = prepare(config, data_dir=DATA)
     if section == "large":
         return large_text(dataset.folder)
     if section == "train":
-        return training_speed(config, DATA)
+        return measure_training(beside_plain, config, DATA, batches=8)
     return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
+
+
+def step_beside_products() -> list[Figure]:
+    """Measure steps of two configs beside their matrix products, in one thread."""
+    threads, figures = torch.get_num_threads(), list[Figure]()
+    torch.set_num_threads(1)
+    for name in ("multi30k", "demo"):
+        config = load_config(name)
+        prepare(config, data_dir=DATA)
+        figures += measure_training(beside_products, config, DATA, batches=2)
+    torch.set_num_threads(threads)
+    return figures
 
 
 def machine() -> dict[str, Any]:

@@ -51,14 +51,16 @@ def as_program(main: Callable[[], None]) -> None:
     say(f"{time.monotonic() - started:.0f} s")
 
 
-def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+def alternate(
+    ways: Sequence[Callable[[], object]], *, rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> list[float]:
     """Returns the median seconds of each way; they take turns, so that a slow minute affects all."""
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(1, rounds + 1):
         for way, found in zip(ways, seconds, strict=True):
             time.sleep(PAUSE_S)
-            started = time.perf_counter()
+            started = clock()
             way()
-            found.append(time.perf_counter() - started)
+            found.append(clock() - started)
         say(f"  round {number} of {rounds}: {' '.join(f'{found[-1]:.2f}' for found in seconds)} s")
     return [statistics.median(found) for found in seconds]
