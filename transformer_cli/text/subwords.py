@@ -142,7 +142,7 @@ class SubwordModel:
         text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
         pieces = [model.id_to_piece(index).replace(SPACE_MARK, " ") for index in text]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
-        chars = "".join([" ", *pieces])
+        chars = {" "}.union(*pieces)
         if any(map(has_word_breaks, chars)):
             beside.add(WORD_BREAK)
         return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
@@ -191,4 +191,4 @@ def _unescaped(text: str) -> str:
 
 def _shown(piece: str) -> str:
     text = _unescaped(piece.replace(SPACE_MARK, " "))
-    return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
+    return text if text.isprintable() else "".join(c if c.isprintable() else f"<U+{ord(c):04X}>" for c in text)
