@@ -1,23 +1,10 @@
-"""The formats of documents, and the files of a folder. Knows no models.
-
-A format is an entry of `FORMATS`: it parses a file into text to translate and everything else, which stays as it is,
-byte for byte.
-"""
+"""The formats of documents, by their names and suffixes, and the files of a folder. Imports no parsers."""
 
 import os
-import re
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
-from transformer_cli.adapters.documents.markup import html_encoding, parse_html
-from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
-from transformer_cli.adapters.documents.po import parse_po
-from transformer_cli.adapters.documents.subtitles import parse_subtitles
-from transformer_cli.adapters.documents.word import parse_word
-from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
@@ -26,8 +13,6 @@ from transformer_cli.text.lines import decompressed_name, open_decompressed
 TRANSLATED = "translated"
 MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
-MAX_PAGE_START = 1 << 12  # characters of a page, searched for its language
-_PAGE_LANGUAGE = re.compile(r"<html\b[^>]*?\s(?:xml:)?lang\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -37,8 +22,6 @@ class FileFormat:
     names: tuple[str, ...]
     """its name for users, then others that `detect_format` returns"""
     suffixes: tuple[str, ...]
-    parse: Callable[..., ParsedFile]
-    """raises DataError, without the file's name, if the content is not in this format"""
     is_text: bool = True
     """whether it can be printed"""
 
@@ -81,31 +64,16 @@ def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
     return f"{pluralize(counts[TRANSLATED], 'text')} translated{with_reasons}{checks}"
 
 
-def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
-    text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
-    named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
-    return ParsedFile([parse_html(text, languages)], encode, languages=[(named[1], "")] if named else [])
-
-
-def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
-    text, encode = decode_text(content)
-    build = Builder(escaping_writer(str))
-    for line in LINE.findall(text):
-        build.add_text(line)
-        build.end_block()
-    return ParsedFile([build.document], encode)
-
-
 FORMATS = {
-    PLAIN_TEXT: FileFormat(("plain text",), (".txt",), _parse_text),
-    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml"), _parse_html_file),
-    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), parse_word, is_text=False),
-    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), parse_xliff),
-    "po": FileFormat((PO,), (".po", ".pot"), parse_po),
-    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt"), parse_subtitles),
+    PLAIN_TEXT: FileFormat(("plain text",), (".txt",)),
+    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml")),
+    "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), is_text=False),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff")),
+    "po": FileFormat((PO,), (".po", ".pot")),
+    "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt")),
 }
 SETTINGS = {"xliff": ("renew", "protect"), "po": ("fuzzy", "renew", "protect")}
-"""names of TranslationSettings that a format's `parse` takes, too"""
+"""names of TranslationSettings that a format's parser takes, too"""
 
 
 def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool:

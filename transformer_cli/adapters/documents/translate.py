@@ -11,6 +11,7 @@ from typing import NamedTuple
 from transformer_cli.adapters.documents.blocks import Block, Place
 from transformer_cli.adapters.documents.files import FORMATS, SETTINGS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
 from transformer_cli.adapters.terminology.conversions import Conversions
@@ -71,7 +72,7 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     data = translator.run.config.data
     languages = data.input_language, data.output_language
     options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
-    parsed = FORMATS[file_format].parse(content, languages, **options)
+    parsed = PARSERS[file_format](content, languages, **options)
     warnings = list[str]()
     for named in parsed.languages:
         if any(map(_is_other_language, named, languages)):

@@ -1,0 +1,45 @@
+"""The parser of each format of documents. Knows no models.
+
+It parses a file into text to translate and everything else, which stays as it is, byte for byte.
+"""
+
+import re
+from collections.abc import Callable
+
+from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
+from transformer_cli.adapters.documents.files import PLAIN_TEXT
+from transformer_cli.adapters.documents.markup import html_encoding, parse_html
+from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
+from transformer_cli.adapters.documents.po import parse_po
+from transformer_cli.adapters.documents.subtitles import parse_subtitles
+from transformer_cli.adapters.documents.word import parse_word
+from transformer_cli.adapters.documents.xliff import parse_xliff
+
+MAX_PAGE_START = 1 << 12  # characters of a page, searched for its language
+_PAGE_LANGUAGE = re.compile(r"<html\b[^>]*?\s(?:xml:)?lang\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
+
+
+def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
+    text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
+    named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
+    return ParsedFile([parse_html(text, languages)], encode, languages=[(named[1], "")] if named else [])
+
+
+def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
+    text, encode = decode_text(content)
+    build = Builder(escaping_writer(str))
+    for line in LINE.findall(text):
+        build.add_text(line)
+        build.end_block()
+    return ParsedFile([build.document], encode)
+
+
+PARSERS: dict[str, Callable[..., ParsedFile]] = {
+    PLAIN_TEXT: _parse_text,
+    "html": _parse_html_file,
+    "docx": parse_word,
+    "xliff": parse_xliff,
+    "po": parse_po,
+    "srt": parse_subtitles,
+}
+"""key of `files.FORMATS` → raises DataError, without the file's name, if the content is not in this format"""
