@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transformer_cli import translate
-from transformer_cli.adapters.study import compare as comparing
-from transformer_cli.adapters.study.compare import CompareOptions, Comparison
-from transformer_cli.adapters.study.statistics import GroupScore, PairedScore
 from transformer_cli.adapters.terminology.hook import Terminology
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig, TranslationSettings
@@ -38,9 +35,11 @@ from transformer_cli.system.arguments import as_list, check_list
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.translate import RunLike, open_models, refuse_not_finite
 
-if TYPE_CHECKING:  # they import torch
+if TYPE_CHECKING:
     from transformer_cli.adapters.documents.translate import TranslatedFile
+    from transformer_cli.adapters.study.compare import CompareOptions, Comparison
     from transformer_cli.adapters.study.inspection import Inspection
+    from transformer_cli.adapters.study.statistics import GroupScore, PairedScore
     from transformer_cli.training.callbacks import Callback
 
 
@@ -153,10 +152,12 @@ def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:
 
     path: a TBX or a table. data: says the source and the target language. Warns of skipped entries. Raises DataError.
     """
+    if path is None:
+        return {}
     from transformer_cli.adapters.corpora.termbases import read_terms
     from transformer_cli.adapters.terminology.glossary import merge_entries
 
-    return merge_entries(read_terms(path, data)) if path else {}
+    return merge_entries(read_terms(path, data))
 
 
 class Translator(translate.Translator):
@@ -302,28 +303,36 @@ def score_pairs(
 
 def compare(
     systems: RunLike | Iterable[RunLike] | Mapping[str, RunLike],
-    options: CompareOptions = CompareOptions(),
+    options: "CompareOptions | None" = None,
     *,
     examples: int = 3,
-) -> list[Comparison[PairedScore]]:
+) -> "list[Comparison[PairedScore]]":
     """Compares the first of these runs or files of translations with each of the others; one result per text.
 
-    systems: a list, or a mapping from names to them. examples: number of example sentences for each pair of systems.
-    Scores of runs are appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    systems: a list, or a mapping from names to them. options: None for those of `CompareOptions()`. examples: number of
+    example sentences for each pair of systems. Scores of runs are appended to their evaluations.jsonl. Raises
+    CheckpointError or DataError.
     """
-    return comparing.compare(systems, options, Translator.as_translator, examples=examples)
+    from transformer_cli.adapters.study import compare as comparing
+
+    return comparing.compare(
+        systems, options or comparing.CompareOptions(), Translator.as_translator, examples=examples
+    )
 
 
 def compare_groups(
     groups: Iterable[RunLike | Iterable[RunLike]] | Mapping[str, RunLike | Iterable[RunLike]],
-    options: CompareOptions = CompareOptions(),
-) -> list[Comparison[GroupScore]]:
+    options: "CompareOptions | None" = None,
+) -> "list[Comparison[GroupScore]]":
     """Compares the first training recipe with each of the others; one result per text.
 
-    groups: for each recipe at least two runs (or files), all different; or a mapping from names to such groups. Scores
-    of runs are appended to their evaluations.jsonl. Raises CheckpointError or DataError.
+    groups: for each recipe at least two runs (or files), all different; or a mapping from names to such groups.
+    options: as in `compare`. Scores of runs are appended to their evaluations.jsonl. Raises CheckpointError or
+    DataError.
     """
-    return comparing.compare_groups(groups, options, Translator.as_translator)
+    from transformer_cli.adapters.study import compare as comparing
+
+    return comparing.compare_groups(groups, options or comparing.CompareOptions(), Translator.as_translator)
 
 
 def inspect_sentence(run: RunLike | None, sentence: str) -> "Inspection":
