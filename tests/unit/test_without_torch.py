@@ -41,6 +41,9 @@ for arguments, expected in json.loads(sys.argv[2]):
         main(arguments)
     except SystemExit as ended:
         assert (ended.code or 0) == expected, (arguments, ended.code)
+    if arguments[0] == "translate":  # a plain sentence
+        unused = {"adapters.documents.parsers", "adapters.study.compare", "adapters.corpora.formats"}
+        assert not {f"transformer_cli.{name}" for name in unused} & {*sys.modules}
 print(json.dumps(answers), file=sys.stderr)
 """
 
