@@ -158,16 +158,25 @@ def results_as_table(
         columns += [column("brevity penalty", "brevity_penalty", "{:.3f}".format)]
         columns += [column("length ratio", "length_ratio", "{:.3f}".format)]
         columns += [column("precisions", "precisions", lambda each: "/".join(f"{value:.1f}" for value in each))]
-    columns.append(column("seconds", "seconds", "{:.1f}".format))
+    differing = _differing_parts([each.bleu_signature for each in results])
+    is_mixed = any(differing)
+    columns += [*([Column("scored", differing)] if is_mixed else []), column("seconds", "seconds", "{:.1f}".format)]
     notes = ["± half of the 95 % bootstrap interval"] if any(each.bleu_interval for each in results) else []
     notes += [
         f"{each.split}: {each.terms_kept:,} of {each.terms:,} glossary terms are in the translations"
         for each in results
         if each.terms
     ]
+    notes += ["scored: how the signatures differ; compare only rows that are scored alike"] if is_mixed else []
     signatures = [f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}" for each in results]
     signatures += [f"{EXTRA_METRICS[name]} {of.signature}" for one in results for name, of in one.extra_metrics.items()]
     return render_table(columns, form, "\n".join([*notes, "", *dict.fromkeys(signatures)]))
+
+
+def _differing_parts(signatures: Sequence[str]) -> list[str]:
+    """Returns the parts of each signature that others do not have, such as case:lc; bs and seed are ignored."""
+    parts = [[part for part in each.split("|") if not part.startswith(("bs:", "seed:"))] for each in signatures]
+    return [" ".join(part for part in each if any(part not in other for other in parts)) for each in parts]
 
 
 def compare(
