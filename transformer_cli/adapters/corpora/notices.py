@@ -3,7 +3,8 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby, islice
 from operator import eq
 from pathlib import Path
@@ -36,7 +37,23 @@ _LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
 log = logging.getLogger(__name__)
 
 
-class _DamagedText(NamedTuple):
+class _Finding(NamedTuple):
+    """What looks wrong about a text."""
+
+    name: str
+    remedy: str
+    evidence: str
+    """an example, or a count"""
+
+
+TextCheck = Callable[[Sequence[str], str], _Finding | None]
+"""Judges the first lines of a text, given its language"""
+
+
+@dataclass(frozen=True)
+class _DamagedText:
+    """A `TextCheck` that judges a text by the share of damaged lines."""
+
     name: str
     is_damaged: Callable[[str], object]
     """of a line"""
@@ -46,8 +63,24 @@ class _DamagedText(NamedTuple):
     is_relevant: Callable[[str], object] = bool
     """of a line; other lines do not count"""
 
+    def __call__(self, lines: Sequence[str], language: str) -> _Finding | None:
+        relevant = [*filter(self.is_relevant, lines)]
+        examples = [*filter(self.is_damaged, relevant)]
+        if len(examples) <= self.max_share * len(relevant):
+            return None
+        return _Finding(self.name, self.remedy, repr(shorten(min(examples, key=len), MAX_SHOWN_CHARS)))
 
-DAMAGED_TEXTS = (
+
+def _other_format(lines: Sequence[str], language: str) -> _Finding | None:
+    found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
+    name, n = next(iter(found.most_common(1)), (None, 0))
+    if name in (None, SUBWORD_TEXT) or n < SUSPICIOUS_SHARE * len(lines):
+        return None
+    return _Finding(f"text that looks like {name}", PLAIN_TEXT_REMEDY, f"{n:,} of the first {len(lines):,} lines")
+
+
+TEXT_CHECKS: tuple[TextCheck, ...] = (
+    _other_format,
     _DamagedText(
         SUBWORD_TEXT,
         lambda line: detect_format(line.encode()) == SUBWORD_TEXT,
@@ -70,6 +103,20 @@ DAMAGED_TEXTS = (
 )
 
 
+def warn_of_suspicious_lines(texts: Mapping[str, tuple[Sequence[str], str]]) -> None:
+    """Warn, once for each of TEXT_CHECKS, of texts that it finds suspicious.
+
+    texts: name, such as "train, source" → lines, of which the first are checked, and their language.
+    """
+    places: dict[tuple[str, str], list[str]] = {}  # (name, remedy) → where it is
+    for where, (lines, language) in texts.items():
+        for check in TEXT_CHECKS:
+            if found := check(lines[:LINES_CHECKED], language):
+                places.setdefault((found.name, found.remedy), []).append(f"{where}: {found.evidence}")
+    for (name, remedy), found_in in places.items():
+        log.warning("%s (%s): %s", name, "; ".join(found_in), remedy)
+
+
 def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Warn if text of a dataset is not plain text, is equal on both sides, has its sides swapped or is unlike train."""
     texts = {
@@ -77,21 +124,9 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         for split in manifest["splits"]
         for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LINES_CHECKED), strict=True), strict=True)
     }
-    suspicions: dict[tuple[str, str], list[str]] = {}  # (what it is, remedy) → where it is
-    for (split, side), lines in texts.items():
-        found = Counter(detect_format(line.encode()) or ("markup" if MARKUP.search(line) else None) for line in lines)
-        name, n = found.most_common(1)[0]
-        if name not in (None, SUBWORD_TEXT) and n >= SUSPICIOUS_SHARE * len(lines):
-            where = f"{split}, {side}: {n:,} of the first {len(lines):,} lines"
-            suspicions.setdefault((f"text that looks like {name}", PLAIN_TEXT_REMEDY), []).append(where)
-        for kind in DAMAGED_TEXTS:
-            relevant = [*filter(kind.is_relevant, lines)]
-            examples = [*filter(kind.is_damaged, relevant)]
-            if len(examples) > kind.max_share * len(relevant):
-                where = f"{split}, {side}: {shorten(min(examples, key=len), MAX_SHOWN_CHARS)!r}"
-                suspicions.setdefault((kind.name, kind.remedy), []).append(where)
-    for (what, remedy), places in suspicions.items():
-        log.warning("%s (%s): %s", what, "; ".join(places), remedy)
+    warn_of_suspicious_lines(
+        {f"{split}, {side}": (lines, manifest["settings"][side]) for (split, side), lines in texts.items()}
+    )
     same = [
         split
         for split in manifest["splits"]
