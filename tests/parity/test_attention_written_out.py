@@ -49,9 +49,8 @@ def test_attention_scores_have_equal_spread_at_any_depth(depth: int) -> None:
     """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
     query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
     assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)
-    record: list[RecordedAttention] = []
-    attention(query, key, key, nn.Dropout(0.0), record=record)
-    assert record[0].scores.std().item() == pytest.approx(1.0, rel=0.1)
+    _, recorded = attention(query, key, key, nn.Dropout(0.0))
+    assert recorded.scores.std().item() == pytest.approx(1.0, rel=0.1)
 
 
 def times(matrix: Rows, vector: list[float]) -> list[float]:

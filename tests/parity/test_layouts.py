@@ -8,7 +8,7 @@ from oracles.padded import padded_losses
 from oracles.small import SMALL
 from oracles.variants import VARIANTS
 from transformer_cli.model import attention, layout, loss
-from transformer_cli.model.dropout import use_generator
+from transformer_cli.model.dropout import Dropout, use_generator
 from transformer_cli.model.loss import TokenLosses, token_losses
 from transformer_cli.model.transformer import Transformer
 
@@ -89,6 +89,18 @@ def test_recomputed_attention_has_bitwise_equal_gradients(
                 losses = token_losses(model, source, target)
             found.append([losses.nll, *gradients(model, losses.objective)])
     assert all(one.equal(other) for one, other in zip(*found, strict=True))
+
+
+def test_recomputed_attention_gives_bias_its_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    bias = torch.zeros(5, 5, requires_grad=True)
+    found: list[Tensor] = []
+    query = torch.randn(1, 2, 5, 4, generator=torch.Generator().manual_seed(1))
+    for longest in (attention.RECOMPUTE_LENGTH, 2):
+        monkeypatch.setattr(attention, "RECOMPUTE_LENGTH", longest)
+        output = attention.efficient_attention(query, query, query, Dropout(0.0), bias=bias)
+        found += torch.autograd.grad(output[..., 0].sum(), bias)
+    assert found[0].any()
+    assert found[0].equal(found[1])
 
 
 def test_packed_in_bfloat16_pads_to_multiples(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,10 +57,12 @@ def copy_weights(ours: nn.Module, theirs: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("may_attend", [None, MAY_ATTEND_SOURCE[:, None, None, :]], ids=["everything", "padding"])
-def test_attention_equals_torch(may_attend: Tensor | None) -> None:
+@pytest.mark.parametrize("bias", [None, torch.linspace(-2.0, 2.0, 60).view(3, 4, 5)], ids=["no-bias", "bias"])
+def test_attention_equals_torch(may_attend: Tensor | None, bias: Tensor | None) -> None:
     query, key, value = (torch.randn(2, 3, length, 8) for length in (4, 5, 5))
-    theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
-    assert_close(attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend), theirs)
+    mask = may_attend if bias is None or may_attend is None else bias.masked_fill(~may_attend, float("-inf"))
+    theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=bias if mask is None else mask)
+    assert_close(attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend, bias=bias)[0], theirs)
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -7,12 +7,14 @@ self-attention also those of the queries) and depth (the width of a head: d_k in
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from transformer_cli.model.dropout import Dropout, replay_rng
 
@@ -20,7 +22,7 @@ RECOMPUTE_LENGTH = 128  # positions; the backward pass of longer sentences compu
 
 
 class RecordedAttention(NamedTuple):
-    """The scores and weights of one call of `attention`, kept only on request."""
+    """The scores and weights of one call of `attention`."""
 
     scores: Tensor
     """QKᵀ/√d_k, -inf where a target position may not attend: (batch, heads, target, source)"""
@@ -29,7 +31,7 @@ class RecordedAttention(NamedTuple):
 
 
 Recording = list[RecordedAttention] | None
-"""a list to which each call of `attention` appends its scores and weights; None: they are not recorded"""
+"""a list to which each call of `efficient_attention` appends its scores and weights; None: they are not recorded"""
 
 
 def attention(
@@ -39,52 +41,63 @@ def attention(
     dropout: nn.Dropout,
     *,
     may_attend: Tensor | None = None,
-    record: Recording = None,
-) -> Tensor:
+    bias: Tensor | None = None,
+) -> tuple[Tensor, RecordedAttention]:
     """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
 
-    query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
-    (batch, heads, target, source), at least one True in each row (else softmax is NaN); None: all may. dropout acts
-    on the weights. Returns (batch, heads, target, depth).
+    query (batch, heads, target, depth); key, value (batch, heads, source, depth). may_attend bool, broadcast to
+    (batch, heads, target, source), at least one True in each row (else softmax is NaN); None: all may. bias: added to
+    the scores, broadcast like may_attend. dropout acts on the weights.
+    Returns (batch, heads, target, depth), with the scores and weights.
     """
-    if record is None and query.device.type != "cpu":  # fused: no weights; slower for short sentences on CPUs
-        p = dropout.p if dropout.training else 0.0
-        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=p)
-    if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > RECOMPUTE_LENGTH**2:
-        return _RecomputedAttention.apply(query, key, value, dropout, may_attend)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
+    if bias is not None:
+        scores = scores + bias
     if may_attend is not None:
         scores = scores.masked_fill_(~may_attend, float("-inf"))
     weights = scores.softmax(dim=-1)  # (batch, heads, target, source): each row sums to 1
-    if record is not None:
-        record.append(RecordedAttention(scores, weights))
-    return dropout(weights) @ value  # (batch, heads, target, depth)
+    return dropout(weights) @ value, RecordedAttention(scores, weights)
 
 
-class _RecomputedAttention(torch.autograd.Function):
-    """Attention that stores neither scores nor weights, which grow with the square of the length.
+def efficient_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout: nn.Dropout,
+    *,
+    may_attend: Tensor | None = None,
+    bias: Tensor | None = None,
+    record: Recording = None,
+) -> Tensor:
+    """The output of `attention`, computed as suits the device and the lengths; the arguments are the same.
 
-    The backward pass computes them again from query, key and value, with the same dropout mask.
+    A GPU uses torch's fused kernels, unless the weights are recorded; on CPUs these are slower for short sentences.
     """
+    if record is None and query.device.type != "cpu":
+        mask = may_attend if bias is None or may_attend is None else bias.masked_fill(~may_attend, float("-inf"))
+        p = dropout.p if dropout.training else 0.0
+        return nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=bias if mask is None else mask, dropout_p=p
+        )
+    compute = partial(attention, may_attend=may_attend, bias=bias)
+    if record is None and torch.is_grad_enabled() and query.shape[-2] * key.shape[-2] > RECOMPUTE_LENGTH**2:
+        # Scores and weights grow with the square of the length: the backward pass computes them again, from the same
+        # random state.
+        def output(*inputs: Any) -> Tensor:
+            return compute(*inputs)[0]
 
-    @staticmethod
-    def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, dropout: nn.Dropout, may_attend: Tensor | None
-    ) -> Tensor:
-        ctx.save_for_backward(query, key, value, may_attend)
-        ctx.dropout, ctx.replay_rng = dropout, replay_rng()
-        ctx.is_autocast, ctx.dtype = torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu")
-        return attention(query, key, value, dropout, may_attend=may_attend)  # no graph is built here
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *saved, may_attend = ctx.saved_tensors
-        query, key, value = inputs = [each.detach().requires_grad_() for each in saved]
-        precision = torch.autocast("cpu", ctx.dtype, enabled=ctx.is_autocast, cache_enabled=False)
-        with torch.enable_grad(), ctx.replay_rng(), precision:
-            # With a record, `attention` does not call this class again.
-            found = attention(query, key, value, ctx.dropout, may_attend=may_attend, record=[])
-        return *torch.autograd.grad(found, inputs, gradients), None, None
+        replay = replay_rng()
+        return checkpoint(
+            output,
+            *(query, key, value, dropout),
+            use_reentrant=False,
+            preserve_rng_state=False,
+            context_fn=lambda: (nullcontext(), replay()),
+        )
+    found, recorded = compute(query, key, value, dropout)
+    if record is not None:
+        record.append(recorded)
+    return found
 
 
 AttentionFn = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
@@ -95,8 +108,8 @@ newest token, with the keys and values of earlier steps (cache.py)."""
 
 
 def masked_attention(may_attend: Tensor, record: Recording = None) -> AttentionFn:
-    """Returns `attention` with this mask and this record."""
-    return partial(attention, may_attend=may_attend, record=record)
+    """Returns `efficient_attention` with this mask and this record."""
+    return partial(efficient_attention, may_attend=may_attend, record=record)
 
 
 class KeysValues(NamedTuple):

@@ -13,7 +13,7 @@ as positions of one target: 2 sentences × 3 positions. There, the second senten
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import AttentionFn, KeysValues, Recording, attention
+from transformer_cli.model.attention import AttentionFn, KeysValues, Recording, efficient_attention
 from transformer_cli.model.layout import Layout, Padded
 
 
@@ -55,14 +55,14 @@ class Cache:
         layers = iter(range(len(self.memories)))
 
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
-            return attention(queries, *self.append(next(layers), keys, values), dropout)
+            return efficient_attention(queries, *self.append(next(layers), keys, values), dropout)
 
         return attend
 
     def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
         """Returns how the newest position attends to the source: call it once per layer, in order.
 
-        record: as in `attention`, for the last layer only, (sentences, heads, beam, source).
+        record: as in `efficient_attention`, for the last layer only, (sentences, heads, beam, source).
         """
         assert source is self.source
         records = iter([*[None] * (len(self.memories) - 1), record])
@@ -70,7 +70,7 @@ class Cache:
 
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
             queries = self.group_by_sentence(queries)
-            heads = attention(queries, keys, values, dropout, may_attend=may_attend, record=next(records))
+            heads = efficient_attention(queries, keys, values, dropout, may_attend=may_attend, record=next(records))
             return self.ungroup_by_sentence(heads)
 
         return attend

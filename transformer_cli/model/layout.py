@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.attention import AttentionFn, Recording, attention, masked_attention
+from transformer_cli.model.attention import AttentionFn, Recording, efficient_attention, masked_attention
 
 GROUP_SIZE = 16  # sentences padded together: smaller groups have less padding, but smaller matrix products
 GPU_GROUP_SIZE, MAX_GROUPS = 64, 16  # GPUs are faster with few large products
@@ -41,7 +41,7 @@ class Layout(Protocol):
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """Returns how tokens attend to the tokens of their own sentence.
 
-        is_causal: later positions are masked (3.2.3). record: as in `attention`.
+        is_causal: later positions are masked (3.2.3). record: as in `efficient_attention`.
         """
 
     def cross_attention_fn(self, source: "Layout", record: Recording = None) -> AttentionFn:
@@ -162,7 +162,7 @@ class Packed:
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
             outputs = []
             for q, k, v, mask in zip(self.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):
-                outputs.append(attention(q, k, v, dropout, may_attend=mask, record=record))
+                outputs.append(efficient_attention(q, k, v, dropout, may_attend=mask, record=record))
             return self.unpad(outputs)
 
         return attend

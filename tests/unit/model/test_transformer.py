@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.model.attention import AttentionRecord, RecordedAttention, attention
+from transformer_cli.model.attention import AttentionRecord, RecordedAttention, efficient_attention
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layout import Padded
 from transformer_cli.model.loss import token_losses
@@ -208,7 +208,7 @@ def test_rotary_scores_depend_on_distances() -> None:
     rotary, record = RotaryPositions(frequencies(8)), list[RecordedAttention]()
     queries, keys = torch.randn(2, 1, 1, 6, 8, generator=torch.Generator().manual_seed(0)).unbind()
     for start in (0, 50):
-        rotary(partial(attention, record=record), torch.arange(start, start + 6)[None])(
+        rotary(partial(efficient_attention, record=record), torch.arange(start, start + 6)[None])(
             queries, keys, keys, nn.Dropout(0)
         )
     torch.testing.assert_close(record[0].scores, record[1].scores)
