@@ -19,8 +19,9 @@ RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for bo
 MIN_TOKENISED_LINES = 100  # lines that end in " ."
 MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser for languages without spaces (ko has some)
-    **dict.fromkeys(("zh", "yue"), "zh"),  # Chinese characters one by one, other words whole
-    **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
+    # Chinese characters one by one, other words whole
+    **dict.fromkeys(("zh", "yue", "lzh", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cjy", "mnp"), "zh"),
+    **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz", "shn", "ksw", "mnw", "nod", "khb"), "char"),
 }
 
 
@@ -153,7 +154,7 @@ def text_metrics(
     metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
     for name in parse_metrics(extra_metrics):
         if name == "ter":
-            is_asian = primary_subtag(language) in ("zh", "yue", "ja")  # sacreBLEU splits their text into characters
+            is_asian = tokenizer == "zh" or primary_subtag(language) == "ja"  # sacreBLEU splits it into characters
             metrics[name] = TER(normalized=is_asian, asian_support=is_asian, references=references)
         else:
             metrics[name] = CHRF(word_order=2, lowercase=lowercase, references=references)

@@ -41,10 +41,11 @@ uk ukr Ukrainian українська Ukrainisch ukrainien; ur urd Urdu; uz uzb 
 vi vie Vietnamese Vietnamesisch vietnamien; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba;
 zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese; zu zul Zulu
 """
-# Standard varieties of a macrolanguage, as FLORES, NLLB and NTREX name them, and withdrawn codes.
+# Standard varieties of a macrolanguage, as FLORES, NLLB and NTREX name them, codes of languages without a name above,
+# and withdrawn codes.
 _SYNONYMS = """
-als:sq arb:ar ayr:ay azj:az cmn:zh ekk:et fil:tl gaz:om khk:mn kmr:ku lvs:lv npi:ne ory:or pbt:ps pes:fa plt:mg quy:qu
-swh:sw uzn:uz ydd:yi zsm:ms nb:no in:id iw:he ji:yi jw:jv mo:ro
+als:sq arb:ar ayr:ay azj:az bod:bo cmn:zh dzo:dz ekk:et fil:tl gaz:om in:id iw:he ji:yi jw:jv khk:mn khm:km kmr:ku
+lao:lo lvs:lv mo:ro nb:no npi:ne ory:or pbt:ps pes:fa plt:mg quy:qu swh:sw tib:bo uzn:uz ydd:yi zsm:ms
 """
 _ROWS = [row.split() for row in _TABLE.split(";")]
 LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}

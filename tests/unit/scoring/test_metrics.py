@@ -33,7 +33,11 @@ def test_bleu_of_tokens_does_not_tokenise() -> None:
 
 @pytest.mark.parametrize(
     ("tokeniser", "languages"),
-    [("tok:zh", "zh zho yue"), ("tok:char", "ja jpn ko th lo km my bo dz"), ("tok:13a", "en de ar he")],
+    [
+        ("tok:zh", "zh zho yue yue_Hant lzh wuu nan hak_Latn"),
+        ("tok:char", "ja jpn ko th lo lao km khm_Khmr my mya bo bod tib dz dzo_Tibt shn_Mymr"),
+        ("tok:13a", "en de ar he kmr"),
+    ],
 )
 def test_score_text_without_spaces_uses_language_tokeniser(tokeniser: str, languages: str) -> None:
     for language in languages.split():
@@ -43,7 +47,12 @@ def test_score_text_without_spaces_uses_language_tokeniser(tokeniser: str, langu
 
 @pytest.mark.parametrize(
     ("language", "text", "reference", "score"),
-    [("zh-TW", "我喜歡狗", "我喜歡貓", 25.0), ("ja", "犬が好", "猫が好", 100 / 3), ("de", "Ein H.", "Ein K.", 50.0)],
+    [
+        ("zh-TW", "我喜歡狗", "我喜歡貓", 25.0),
+        ("lzh", "吾愛犬", "吾愛貓", 100 / 3),
+        ("ja", "犬が好", "猫が好", 100 / 3),
+        ("de", "Ein H.", "Ein K.", 50.0),
+    ],
 )
 def test_score_text_ter_without_spaces_counts_characters(
     language: str, text: str, reference: str, score: float
