@@ -313,10 +313,13 @@ def evaluate_text(
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that are not blank and fit the model; warns of those that are too long."""
-    rows = split.rows_within(translator.max_length)
-    if len(rows) < len(split):
-        long = pluralize(len(split) - len(rows), "sentence")
-        log.warning("%s: %s too long: excluded from the loss; translated from the truncated source", name, long)
+    rows, limit = split.rows_within(translator.max_length), translator.max_length
+    for side, noun, effect in (
+        (split.source, "sentence", "excluded from the loss; translated from the truncated source"),
+        (split.target, "reference", "excluded from the loss"),
+    ):
+        if n_long := limit and int((side.lengths + N_SOS_EOS > limit).sum()):
+            log.warning("%s: %s too long: %s", name, pluralize(n_long, noun), effect)
     rows = rows[is_scored(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
