@@ -145,6 +145,8 @@ class SubwordModel:
         chars = {" "}.union(*pieces)
         if any(map(has_word_breaks, chars)):
             beside.add(WORD_BREAK)
+        if ESCAPE in chars:
+            chars.add(SPACE_MARK)
         return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
 
     def ids(self, line: str) -> list[int]:

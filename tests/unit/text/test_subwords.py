@@ -105,6 +105,7 @@ def test_subword_codec_tokens_show_bytes_and_blanks() -> None:
     assert by_pairs().encode_raw("é").tokens == [" ", "<0xC3>", "<0xA9>"]
     shown = "".join(codec.encode_raw("a\tb\xa0▁").tokens)
     assert shown == " a<U+0009>b<U+00A0>▁"
+    assert codec.decode(codec.encode("▁ a▁b").ids) == "▁ a▁b"  # it has pieces, so it is no placeholder
     assert by_pairs().tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
 
 

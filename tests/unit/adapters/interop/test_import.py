@@ -63,6 +63,7 @@ def test_imported_codec_keeps_language_tokens_copies_unknowns(folder: Path, tmp_
     [
         ("the ｏｌｄ dog", "the ｏｌｄ dog", []),  # which its SentencePiece normalises by itself
         ("\u2022 the do\u00adg\u00a0😀", "the dog", ["\u2022", "😀"]),
+        ("▁the ▁ dog", "the dog", ["▁", "▁"]),  # which its SentencePiece would read as a space
         ("THE OLD DOG", "the old dog", []),
         ("the DOG", "the DOG", []),
     ],
