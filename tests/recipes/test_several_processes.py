@@ -137,8 +137,7 @@ def test_two_processes_accumulate_and_average_as_one(
     assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
     one, other = ({key: value for key, value in each.items() if value is not None} for each in averages)
     assert one == pytest.approx(other, rel=1e-5)
-    state = load_file(alone.checkpoint("last") / "state.safetensors")
-    assert int(state["frozen_rows.target_embedding.tokens.weight"].sum()) == 2
+    assert len(json.loads((alone.folder / "frozen_rows.json").read_text())["target"]) == 2
 
 
 def test_two_processes_with_shards_resume_exactly(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -68,7 +67,6 @@ from transformer_cli.system.files import (
 )
 
 WEIGHTS = "model.safetensors"
-FROZEN_ROWS_PREFIX = "frozen_rows."
 VALIDATION_NAME = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -81,8 +79,6 @@ class Checkpoint:
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
     """state of the optimiser, as in state.safetensors: {"exp_avg.encoder.layers.0…": …}; {} before the first step"""
-    frozen_rows: dict[str, Tensor] = field(default_factory=dict)
-    """name of an embedding → which of its rows are frozen pretrained vectors, bool (vocabulary,)"""
     state: TrainingState = field(default_factory=TrainingState)
 
 
@@ -136,9 +132,7 @@ def load_last(run: Run) -> Checkpoint:
     except (SafetensorError, OSError) as error:
         what = f"the training state cannot be read: {_first_lines(error)}"
         raise CheckpointError(f"{path}: {what}; {RESTORE_HINT}") from None
-    frozen = [name for name in tensors if name.startswith(FROZEN_ROWS_PREFIX)]
-    frozen_rows = {name.removeprefix(FROZEN_ROWS_PREFIX): tensors.pop(name) for name in frozen}
-    return Checkpoint(model, tensors, frozen_rows, load_state(checkpoint))
+    return Checkpoint(model, tensors, load_state(checkpoint))
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
@@ -154,7 +148,6 @@ def save_checkpoint(
     model: Transformer,
     optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
-    frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     loss_check: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a checkpoint, update the pointers, and delete checkpoints to which none points.
@@ -170,8 +163,7 @@ def save_checkpoint(
             for name, parameter in model.named_parameters()
             for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items()
         }
-        rows = {f"{FROZEN_ROWS_PREFIX}{name}": rows for name, rows in frozen_rows.items()}
-        _save_tensors(moments | rows, folder / "state.safetensors")
+        _save_tensors(moments, folder / "state.safetensors")
         history = sha256_of_bytes(first_history_lines(run, state.n_validations))
         write_json(folder / "state.json", asdict(replace(state, history_sha256=history)))
         if loss_check:

@@ -8,6 +8,7 @@ runs/multi30k/
                                     the dataset's codecs; for subwords {source,target}.subwords.model instead
     extra_valid.source.txt replay.target.txt …
                                     copies of the text that training.extra_valid and training.replay name
+    frozen_rows.json                the words whose pretrained vectors are frozen, with model.vectors.freeze
     history.jsonl curves.png        the validations, one per line; the same as a picture
     tensorboard/                    the same as an event file, with training.tensorboard
     evaluations.jsonl               the results of `tfm evaluate` (see provenance.py)

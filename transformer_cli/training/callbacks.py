@@ -87,6 +87,14 @@ class Callback:
         """
         return rows
 
+    def on_gradients(self, trainer: TrainerView) -> None:
+        """Read or change the gradients of step `trainer.state.step + 1`, before they are clipped and applied.
+
+        They are in the `grad` of the parameters of `trainer.learner.model`, summed over all shards and processes. What
+        changes them may depend on the weights, the gradients, the step and the seed only, so that a resumed run takes
+        the same steps.
+        """
+
     def needed_validations(self, trainer: TrainerView) -> Collection[int]:
         """Returns the numbers, from 1, of the validations so far whose weights `final_weights` needs."""
         return ()

@@ -15,11 +15,10 @@ formed by one thread. On a GPU a process has one shard.
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -59,10 +58,8 @@ class Learner:
         training: TrainingConfig,
         device: torch.device,
         world: World = SINGLE_PROCESS,
-        *,
-        frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Moves the model to the device. training: its precision must not be "auto". frozen_rows: see `Checkpoint`.
+        """Moves the model to the device. training: its precision must not be "auto".
 
         Raises DistributedError if another process has ended, MemoryShortage if the model does not fit on the device.
         """
@@ -79,7 +76,6 @@ class Learner:
         self.workers = WorkerPool(n_threads, threads_each=1) if is_cpu else INLINE_POOL
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
         self._is_warm = False
 
     @property
@@ -113,9 +109,6 @@ class Learner:
         del shards, gradients  # `all_reduce` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.all_gather(nll)), tokens)
         self.world.all_reduce([weight.grad for weight in self._weights if weight.grad is not None])
-        for name, rows in self.frozen_rows.items():
-            if (gradient := self.model.get_parameter(name).grad) is not None:
-                gradient[rows] = 0.0  # so Adam, without weight decay, does not change these vectors
         return loss
 
     def step(self) -> float:

@@ -30,8 +30,6 @@ def log_start(trainer: TrainerView) -> None:
     unit, number = training.end
     pairs = len(trainer.texts.train.rows)
     parameters = f"{count_parameters(learner.model):,} parameters"
-    if n_frozen_numbers := sum(int(rows.sum()) for rows in learner.frozen_rows.values()):
-        parameters += f", {n_frozen_numbers * config.model.d_model:,} of them in frozen vectors"
     if n_frozen := sum(each.numel() for each in learner.model.parameters() if not each.requires_grad):
         parameters += f" and {n_frozen:,} frozen ones ({', '.join(training.freeze)})"
     text = f"{config.data.source}→{config.data.target}, {pluralize(pairs, 'pair')} of {trainer.dataset.folder}"

@@ -35,8 +35,6 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.texts import fitting_rows
 
-EMBEDDING_NAME = "{}_embedding.tokens.weight"  # of source or target, in the model
-
 log = logging.getLogger(__name__)
 
 
@@ -137,10 +135,7 @@ def open_dataset(config: Config, where: Environment, runs_dir: Path) -> Dataset:
 
 def new_run(run: Run, dataset: Dataset) -> OpenedRun:
     """Returns a run with a new model."""
-    model = run.new_model()
-    names = map(EMBEDDING_NAME.format, model.config.pretrained if model.config.vectors.freeze else ())
-    frozen_rows = {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
-    return OpenedRun(run, dataset, Checkpoint(model, frozen_rows=frozen_rows))
+    return OpenedRun(run, dataset, Checkpoint(run.new_model()))
 
 
 def load_run(run: Run, dataset: Dataset) -> OpenedRun:

@@ -108,10 +108,10 @@ class Trainer:
         self.run, self.dataset, self.world, self.training = run, opened.dataset, world, run.config.training
         averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
-        self.learner = Learner(checkpoint.model, self.training, device, world, frozen_rows=checkpoint.frozen_rows)
+        self.learner = Learner(checkpoint.model, self.training, device, world)
         set_moments(self.learner.optimizer, self.learner.model, checkpoint.moments)
         model = self.learner.model  # callbacks set the initial weights in the main process only
-        world.broadcast((*model.parameters(), *model.buffers(), *self.learner.frozen_rows.values()))
+        world.broadcast((*model.parameters(), *model.buffers()))
         self.state = checkpoint.state
         self.validations = list(opened.validations)
         if self.state.step and world.is_main:
@@ -198,6 +198,8 @@ class Trainer:
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
         loss = self.learner.backward(self.texts.train.split, batches, step=state.step + 1)
+        for callback in self.callbacks:
+            callback.on_gradients(self)
         norm = self.learner.step() if math.isfinite(loss.nll) else math.nan
         state.step += 1
         state.batch += len(batches)
@@ -373,7 +375,7 @@ class Trainer:
             if self.world.is_main:
                 learner, valid = self.learner, self.texts.valid
                 loss_check = make_loss_check(learner.model, valid.split, valid.rows) if with_loss_check else None
-                save_checkpoint(self.run, learner.model, learner.optimizer, self.state, learner.frozen_rows, loss_check)
+                save_checkpoint(self.run, learner.model, learner.optimizer, self.state, loss_check)
             self._saved_progress, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun kills rank 0, which is writing, as soon as another process ends

@@ -45,6 +45,10 @@ class Noted(Callback):
     def on_begin(self, trainer: TrainerView) -> None:
         self.calls.append(f"begin at step {trainer.state.step}")
 
+    def on_gradients(self, trainer: TrainerView) -> None:
+        assert all(weight.grad is not None for weight in trainer.learner.model.parameters())
+        self.calls.append(f"gradients of step {trainer.state.step + 1}")
+
     def on_validation(self, trainer: TrainerView) -> None:
         assert trainer.run.checkpoint("last").name == f"step-{trainer.validations[-1].step:07d}", "it has been saved"
         self.calls.append(f"validation {len(trainer.validations)}")
@@ -54,10 +58,11 @@ def test_callback_methods_are_called_in_order(train_with: Train) -> None:
     noted = Noted()
     train_with(noted, "training.epochs=1")
     made = ["before, folder is there: False", "new tiny"]
-    assert noted.calls == [*made, "begin at step 0", "validation 1"]
+    steps = [f"gradients of step {number}" for number in range(1, 5)]
+    assert noted.calls == [*made, "begin at step 0", *steps[:2], "validation 1"]
     noted.calls.clear()
     train_with(noted, "training.epochs=2")
-    assert noted.calls == ["begin at step 2", "validation 1", "validation 2"]
+    assert noted.calls == ["begin at step 2", "validation 1", *steps[2:], "validation 2"]
 
 
 def test_callback_error_leaves_the_old_run_in_place(train_with: Train, tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import Checkpoint, load_best
 from transformer_cli.runs.run import Run, free_name
-from transformer_cli.system.terminal import first_few
+from transformer_cli.system.files import read_checksums, read_verified_json, write_checksums, write_json
+from transformer_cli.system.terminal import first_few, pluralize
 from transformer_cli.text.vectors import Vectors, read_vectors
 from transformer_cli.text.vocabulary import SPECIALS
-from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.resume import EMBEDDING_NAME
+from transformer_cli.training.callbacks import Callback, TrainerView
+
+EMBEDDING_NAME = "{}_embedding.tokens.weight"  # of source or target, in the model
+FROZEN_ROWS = "frozen_rows.json"  # in the run's folder: source or target → rows of its embedding
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +60,27 @@ class PretrainedVectors(Callback):
 
     @torch.no_grad()
     def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
-        """Copy the vectors into the embeddings, and mark frozen ones in `checkpoint.frozen_rows`."""
+        """Copy the vectors into the embeddings, and write the rows of frozen ones into the run's folder."""
         for side, (rows, values) in self.vectors.items():
-            name = EMBEDDING_NAME.format(side)
-            checkpoint.model.get_parameter(name)[rows] = values
-            if name in checkpoint.frozen_rows:
-                checkpoint.frozen_rows[name][rows] = True
+            checkpoint.model.get_parameter(EMBEDDING_NAME.format(side))[rows] = values
+        if run.config.model.vectors.freeze:
+            write_json(run.folder / FROZEN_ROWS, {side: rows.tolist() for side, (rows, _) in self.vectors.items()})
+            write_checksums(run.folder, [*read_checksums(run.folder), FROZEN_ROWS])
         del self.vectors
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        """Read the rows that are frozen. Raises FileError."""
+        freeze, device = trainer.run.config.model.vectors.freeze, trainer.learner.device
+        rows = read_verified_json(trainer.run.folder / FROZEN_ROWS) if freeze else {}
+        self.frozen = {side: torch.tensor(of_side, device=device) for side, of_side in rows.items()}
+        for side, of_side in self.frozen.items():
+            log.info("%s vectors: %s frozen", side, pluralize(len(of_side), "word"))
+
+    def on_gradients(self, trainer: TrainerView) -> None:
+        """Set the gradients of frozen vectors to 0, so that Adam, without weight decay, does not change them."""
+        for side, rows in self.frozen.items():
+            if (gradient := trainer.learner.model.get_parameter(EMBEDDING_NAME.format(side)).grad) is not None:
+                gradient[rows] = 0.0
 
 
 class InitialWeights(Callback):
