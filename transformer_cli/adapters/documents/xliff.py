@@ -21,7 +21,7 @@ from transformer_cli.adapters.corpora.xliff_state import (
     is_untranslated_copy,
     xliff_version,
 )
-from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer, nested_pairs
+from transformer_cli.adapters.documents.blocks import Builder, Inline, InlineKind, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
@@ -41,8 +41,8 @@ _SPANNING = ("g", "pc", "mrk")  # inline elements around text
 _STARTS, _ENDS = ("bpt", "bx", "sc", "sm"), ("ept", "ex", "ec", "em")
 
 _TEXT_PART = re.compile(  # opens, closes: codes of Phrase, such as {b>bold<b}
-    r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|\{(?P<opens>\w{1,9})(?:>|&gt;)|&lt;(?P<closes>\w{1,9})\}"
-    r"|&[^;&]{1,12};|[^&{\r\n]+|[&{]"
+    r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|(?P<tab>\t|&#(?:0{0,5}|x0{0,5})9;)"
+    r"|\{(?P<opens>\w{1,9})(?:>|&gt;)|&lt;(?P<closes>\w{1,9})\}|&[^;&]{1,12};|[^&{\r\n\t]+|[&{]"
 )
 _NAMESPACE = re.compile(r"\s(xmlns(?::[\w.-]{1,50})?)\s*=\s*[\"']([^\"'<]*)")
 
@@ -221,12 +221,13 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
 
 
 def _split_text(raw: str, *, keeps_lines: bool) -> Iterator[Inline]:
-    """Yield text without entities and, if it preserves white space, its line ends."""
+    """Yield text without entities and, if it preserves white space, its line ends and tabs, which separate blocks."""
     for part in _TEXT_PART.finditer(raw):
         text = html.unescape(part[0]).replace("\r\n", "\n")
         opens, closes = (f"{{{part[name]}" if part[name] else "" for name in ("opens", "closes"))
-        is_line_end = keeps_lines and part["line"]
-        yield Inline(part[0], kind="line_end") if is_line_end else Inline(part[0], text, opens, closes)
+        kind: InlineKind = "line_end" if part["line"] else "block_end" if part["tab"] else ""
+        is_kept = keeps_lines and kind
+        yield Inline(part[0], kind=kind) if is_kept else Inline(part[0], text, opens, closes)
 
 
 def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
@@ -245,9 +246,9 @@ def _child(unit: Sequence[XmlEvent], name: str) -> _Range | None:
 
 
 def _other_text(unit: Sequence[XmlEvent], target: _Range, source: _Range) -> str:
-    """Returns the text of a target, or "" if it equals that of its source."""
+    """Returns the text of a target, or "" if it is blank or equals that of its source."""
     text, copy = ("".join(each.text for each in unit[start + 1 : end]) for start, end in (target, source))
-    return text if text != copy else ""
+    return text if text.strip() and text != copy else ""
 
 
 def _segments(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:

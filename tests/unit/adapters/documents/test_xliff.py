@@ -57,6 +57,11 @@ def translated(inner: str, translate: object = turned, head: str = HEAD, end: st
         ("<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>",
          "<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>"
          f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;b&gt; <x id=\'1\'/>\n12</target>'),
+        ("<source xml:space='preserve'>name:\tein\n\thund&#9;da&#x09;</source>",
+         "<source xml:space='preserve'>name:\tein\n\thund&#9;da&#x09;</source>"
+         f'<target xml:space="preserve"{STATE}>NAME:\tEIN\n\tHUND&#9;DA&#x09;</target>'),
+        ("<source>ein\thund</source><target>\n</target>",
+         f"<source>ein\thund</source><target{STATE}>EIN\tHUND</target>"),
         (f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>",
          f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
          f"<target{STATE}>{SEG.format(1, 'A')} {SEG.format(2, 'B')}</target>"),
@@ -70,6 +75,7 @@ def test_xliff_untranslated_segments_get_a_target(unit: str, expected: str) -> N
     old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
     assert len(parse_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
     assert translated(f"<trans-unit id='1'>{unit}</trans-unit>") == f"<trans-unit id='1'>{expected}</trans-unit>"
+    assert {block.place.replaced for block in opened(f"<trans-unit>{unit}</trans-unit>").blocks} <= {""}
 
 
 @pytest.mark.parametrize(
