@@ -54,7 +54,7 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     is_vtt = text.startswith("WEBVTT")
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
     escapes = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
-    build = Builder(escaping_writer(lambda words: words.translate(escapes)))
+    build = Builder(escaping_writer(lambda words: words.translate(escapes).replace("-->", arrow)))
     pending, kept, lines = list[_Part](), Counter[str](), LINE.findall(text)
     repeated = _repeated_lines(lines)
     shown_once = [" " + line[len(line.rstrip()) :] if n in repeated else line for n, line in enumerate(lines)]
@@ -69,6 +69,8 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     _add_sentences(build, pending, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("not subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
+    has_arrow = any("-->" in block.source for block in build.document.blocks)
+    arrow = "--&gt;" if is_vtt and not has_arrow else "-->"  # from a glossary; it would begin a cue
 
     def assemble(translated: str) -> bytes:
         """Write each repeated line with the translation of the one that it repeats."""

@@ -126,8 +126,10 @@ def test_subtitles_element_across_cues_keeps_the_cues_in_order() -> None:
     assert found.startswith(f"{TIMES.format(1)}<i>")
 
 
-def test_subtitles_webvtt_entities_are_decoded() -> None:
-    assert texts("WEBVTT\n\n00:01.000 --> 00:02.000\nA &#228; & &Auml; b.\n") == ["A ä & Ä b."]
+def test_subtitles_webvtt_entities_are_decoded_and_arrows_escaped() -> None:
+    text = "WEBVTT\n\n00:01.000 --> 00:02.000\nA &#228; & &Auml; b.\n"
+    assert texts(text) == ["A ä & Ä b."]
+    assert translated(text, lambda _: ("a --> b <i>", [])).endswith("\na --&gt; b &lt;i>\n")
 
 
 def test_subtitles_without_times_are_refused() -> None:
