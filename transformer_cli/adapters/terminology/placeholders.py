@@ -46,6 +46,7 @@ PLACEHOLDERS = re.compile(
     rf"|\b(?:[a-zA-Z][a-zA-Z+.-]{{1,20}}://|www\.)(?:{_URL_CHAR}|{_URL_BRACKETS})*"  # URLs, without final punctuation
     rf"(?:(?![.,;:!?…'‘’‚\]}}*`]){_URL_CHAR}|{_URL_BRACKETS})"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+    r"|_{3,}|(?<![^\s:])\.{5,}(?!\w)"  # blanks to fill in
     r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
     r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # may be a character reference of HTML

@@ -53,6 +53,10 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("{{ x|f: '}}' }}, ${a ? {b: 1} : c} #{d + 1}", ["{{ x|f: '}}' }}", "${a ? {b: 1} : c}", "#{d + 1}"]),
         ("{{{e f}}} „{{ {a: {}} }}“ http://x.y/{{ z }}/t", ["{{{e f}}}", "„{{ {a: {}} }}“", "http://x.y/{{ z }}/t"]),
         ("a {{ b {{ c's }} d's {{ e \"f }} g {% h {# i <% ${ j", ["{{ c's }}", '{{ e "f }}']),
+        (
+            "Herr ____ (_____), geb. am___in ___. Ort: ....... __init__ ja..... .....so",
+            ["____", "(_____)", "___", "___", "......."],
+        ),
         ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
 )
@@ -76,7 +80,7 @@ def test_placeholder_finder_pattern_comes_first() -> None:
 
 
 SPANS = ["{a}", "{ $a }", "&amp;", "{n, plural, other {# a}}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}"]
-SPANS += ["https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
+SPANS += ["https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0", "____"]
 
 
 @settings(max_examples=25)
