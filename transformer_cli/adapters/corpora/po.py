@@ -28,7 +28,7 @@ class Message:
     lines_before: list[str] = field(default_factory=list)
     """all lines from the previous message to the first `msgstr`"""
     msgstr_lines: list[str] = field(default_factory=list)
-    """the lines of its `msgstr`, or of all its plural forms"""
+    """the lines of its `msgstr`, or of all its plural forms, and blank lines after them"""
     strings: dict[str, list[str]] = field(default_factory=dict)
     """msgctxt, msgid, msgid_plural, msgstr or msgstr[0] → the text inside the quotation marks, line by line"""
     is_fuzzy: bool = False
@@ -52,7 +52,8 @@ def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
         if not found and not comment:
             raise DataError(f"{where}line {number}: not a line of a message catalogue (PO): {line[:40].strip()!r}")
         begins = found and found[1]
-        if message.msgstr_lines and (comment or (begins and begins != "msgstr")):
+        ends = line.strip() and (comment or (begins and begins != "msgstr"))  # blank lines may stand between strings
+        if message.msgstr_lines and ends:
             yield message
             message, key, size = Message(), "", 0
         size += len(line)
@@ -71,7 +72,7 @@ def parse_messages(lines: Iterable[str], where: str = "") -> Iterator[Message]:
             message.is_fuzzy = bool(comment["flags"]) or (message.is_fuzzy and not comment["obsolete"])
             is_marked = line.startswith(MACHINE_COMMENT)
             message.is_by_machine = is_marked or (message.is_by_machine and not comment["obsolete"])
-        (message.msgstr_lines if found and key.startswith("msgstr") else message.lines_before).append(line)
+        (message.msgstr_lines if key.startswith("msgstr") else message.lines_before).append(line)
     if message.strings and not message.msgstr_lines:
         raise DataError(f"{where}line {number}: ends in a message without a msgstr (PO); copy the file again")
     yield message

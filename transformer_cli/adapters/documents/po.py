@@ -83,8 +83,9 @@ def _add_message(
     for form, (source, (first, last)) in enumerate(zip(sources, pairwise([*targets, len(lines)]), strict=True)):
         build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural, replaced=old[form])
         build.document.conversions.start_message(flags)
-        end = lines[last - 1][len(lines[last - 1].rstrip()) :]
-        line_end = '"' + ("\r\n" if end == "\r\n" else "\n") + '"'
+        form_text = "".join(lines[first:last])
+        end = form_text[len(form_text.rstrip()) :]
+        line_end = '"' + ("\r\n" if end.startswith("\r\n") else "\n") + '"'
         build.end_block(lines[first][: lines[first].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
             build.end_block(line_end)

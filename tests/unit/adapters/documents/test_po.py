@@ -37,6 +37,9 @@ def translated(text: str, encoding: str = "utf-8") -> str:
          'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -A\\thUND"\n'),
         ('msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr ""\n',
          'msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr "ÄRGER ! \\377 \\033 A"\n'),
+        ('msgid "ein"\n\n" hund"\n\nmsgstr ""\n', 'msgid "ein"\n\n" hund"\n\nmsgstr "EIN HUND"\n'),
+        ('msgid "x"\nmsgstr ""\n\n \n"Y"\n\nmsgid "z"\nmsgstr ""\n',
+         'msgid "x"\nmsgstr ""\n\n \n"Y"\n\nmsgid "z"\nmsgstr "Z"\n'),
         ('msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr ""\n',
          'msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr "<p>A</p><B>X</b> <br/>C <d>"\n'),
     ],
@@ -85,7 +88,9 @@ def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, 
     empty, filled = (
         "".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms)) for forms in ([""] * len(expected), expected)
     )
-    assert translated(header + message + empty.rstrip()) == header + message + filled.rstrip()
+    for space in ("", "\r\n", "\n\n"):  # after each form
+        found = translated(header + message + empty.replace("msg", f"{space}msg").rstrip())
+        assert found == header + message + filled.replace("msg", f"{space}msg").rstrip()
     is_translated = any(expected)
     opened = parse_po(f"{header}{message}{empty}".encode(), ("de", "en"))
     assert +opened.kept == ({} if is_translated else {"plural forms": 1})
