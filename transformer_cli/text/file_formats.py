@@ -75,9 +75,10 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "a PDF": ".pdf",
     "a document of another program": ".doc .odt .ods .odp .rtf .epub .xls .xlsx .ppt .pptx .idml .indd",
     "a picture": ".png .jpg .jpeg .gif",
-    "Markdown": ".md .markdown",
+    "a template of a page": ".twig .liquid .jinja .jinja2 .j2 .njk .ejs .erb .hbs .mustache .phtml .cshtml .tmpl .tpl",
+    "Markdown": ".md .markdown .mdx .rmd .qmd",
     "reStructuredText": ".rst",
-    "AsciiDoc": ".adoc",
+    "AsciiDoc": ".adoc .asciidoc",
     "a table (CSV)": ".csv",
     "a table (TSV)": ".tsv",
 }

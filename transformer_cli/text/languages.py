@@ -53,6 +53,12 @@ LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).repla
 _CODES = {name.casefold().replace("_", " "): row[0] for row in _ROWS for name in row}
 _SYNONYM_OF = dict(each.split(":") for each in _SYNONYMS.split())
 _CODES_AND_SYNONYMS = {name: _SYNONYM_OF.get(code, code) for name, code in _CODES.items()} | _SYNONYM_OF
+# Further codes of ISO 639-1, and some of ISO 639-3.
+_FURTHER_CODES = """
+aa ab ae ak an as av ay ba bh bi bm bo br ce ch co cr cu cv dv dz ee ff fj fo fy gd gn gv ha ho ht hz ia ie ig ii ik
+io iu jv kg ki kj kl km kr ks ku kv kw lg li ln lo lu mg mh mi mt na nd ng nr nv ny oc oj om or os pa pi qu rm rn rw
+sa sc sd se sg sm sn so ss st su tg ti tk tn to ts tt tw ty ug ve vo wa wo za ast ceb dsb fil fur gsw nds
+"""
 _TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Za-z0-9]{2,8})*")
 _REGION_START = re.compile(r"[(\[,–-]")  # German (Germany)
 
@@ -68,6 +74,12 @@ def language_code(text: str) -> str | None:
         return _CODES_AND_SYNONYMS.get(tag[1]) or _CODES_AND_SYNONYMS.get(name, tag[1])
     found = _CODES_AND_SYNONYMS.get(name)
     return found or _CODES_AND_SYNONYMS.get(_REGION_START.split(name, maxsplit=1)[0].rstrip())
+
+
+def is_language_code(text: str) -> bool:
+    """Whether a text is a language's code: de, deu, de_AT, gsw; also a rare one, with a script or region: bar_Latn."""
+    tag = _TAG.fullmatch(text)
+    return bool(tag) and (tag[0] != tag[1] or language_code(text) in (*LANGUAGE_NAMES, *_FURTHER_CODES.split()))
 
 
 def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:

@@ -47,7 +47,11 @@ def test_translate_file_name_as_sentence_warns(tfm: Tfm, project: Path, tmp_path
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
-MARKUP = {"a.md": "Markdown", "a.Markdown.gz": "Markdown", "a.rst": "reStructuredText", "a.adoc": "AsciiDoc"}
+UNKNOWN = "neither plain text nor a known format, by its name"
+MARKUP = {
+    "a.md": "Markdown", "a.Markdown.gz": "Markdown", "a.rst": "reStructuredText", "a.adoc": "AsciiDoc",
+    "a.Rmd": "Markdown", "a.rc": UNKNOWN, "a.de.bak": UNKNOWN, "a.mp3": UNKNOWN, "a.xyz.gz": UNKNOWN,
+}  # fmt: skip
 KNOWN = "use `--format {}`"
 EXPORT = "export its text as one of html, docx, xliff, po, srt"
 
@@ -65,6 +69,7 @@ EXPORT = "export its text as one of html, docx, xliff, po, srt"
         ("a.tex", "Hund\n", f"a LaTeX document; {EXPORT}"),
         ("a.sbv", "0:00:01.000,0:00:02.000\nHund\n", f"subtitles (SBV); {EXPORT}"),
         ("a.txt", "0:00:01.000,0:00:02.000\nHund\n", f"apparently subtitles (SBV); {EXPORT}"),
+        ("a.twig", "{{ Hund }}\n", f"a template of a page; {KNOWN.format('html')}"),
         *((name, "# Hund\n", f"{what}; {EXPORT}") for name, what in MARKUP.items()),
     ],
 )
@@ -76,6 +81,15 @@ def test_translate_file_of_another_format_is_refused(
     remedy = "or translate its lines, markup included, by `--format text`"
     assert tfm("translate", "-i", path, cwd=project) == (1, "", f"tfm: error: {path}: {said}, {remedy}\n")
     assert tfm("translate", "-i", path, "--format", "text", cwd=project)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["notes", "1. Kapitel", "a.de_AT", "a.FO", "a.gsw", "a.bar_Latn", "a.ref2", "a.001", "a.de.tok.gz"]
+)
+def test_translate_plain_text_by_its_name(tfm: Tfm, project: Path, tmp_path: Path, name: str) -> None:
+    content = f"{SENTENCE}\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert tfm("translate", "-i", tmp_path / name, cwd=project) == tfm("translate", SENTENCE, cwd=project)
 
 
 @pytest.mark.parametrize(

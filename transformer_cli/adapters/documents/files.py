@@ -8,11 +8,14 @@ from pathlib import Path
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
+from transformer_cli.text.languages import is_language_code
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
 TRANSLATED = "translated"
 MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
+_PLAIN_SUFFIXES = ("", ".", ".txt", ".src", ".trg", ".tgt", ".ref", ".hyp", ".tok", ".bpe", ".sp", ".lc", ".tc", ".out")
+"""those of plain text, perhaps with a number, as in .001 and .ref2; so are codes of languages"""
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class FileFormat:
     """A format of documents."""
 
     names: tuple[str, ...]
-    """its name for users, then others that `detect_format` returns"""
+    """its name for users, then others that `detect_format` and `other_kind_by_name` return"""
     suffixes: tuple[str, ...]
     is_text: bool = True
     """whether it can be printed"""
@@ -66,7 +69,7 @@ def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
 
 FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt",)),
-    "html": FileFormat((HTML, "a part of an HTML document"), (".html", ".htm", ".xhtml")),
+    "html": FileFormat((HTML, "a part of an HTML document", "a template of a page"), (".html", ".htm", ".xhtml")),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), is_text=False),
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff")),
     "po": FileFormat((PO,), (".po", ".pot")),
@@ -86,7 +89,8 @@ def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool
         return other in BINARY_NAMES or (known is not None and not FORMATS[known].is_text)
     if known == PLAIN_TEXT:
         return not FORMATS[file_format].is_text
-    return known != file_format if known else other not in (None, *MAY_BE_PLAIN * (file_format == PLAIN_TEXT))
+    fitting = MAY_BE_PLAIN if file_format == PLAIN_TEXT else FORMATS[file_format].names
+    return known != file_format if known else other not in (None, *fitting)
 
 
 def format_by_name(path: Path) -> str | None:
@@ -97,6 +101,12 @@ def format_by_name(path: Path) -> str | None:
 def other_kind_by_name(path: Path) -> str | None:
     """Returns the key of `file_formats.SUFFIXES` for a file's suffix; None if there is none."""
     return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
+
+
+def may_be_plain_by_name(path: Path) -> bool:
+    """Whether a file's suffix is one of plain text, or none: notes, in.txt, train.de, "1. Kapitel", part.001.gz."""
+    suffix = _suffix(path).rstrip("0123456789")
+    return suffix in _PLAIN_SUFFIXES or " " in suffix or is_language_code(suffix[1:])
 
 
 def _suffix(path: Path) -> str:
