@@ -152,7 +152,9 @@ def links_of(text: str) -> list[alignment.Link]:
 
 
 def rendered(document: Document) -> object:
-    """Renders a document with its words in another order."""
+    """Renders a document with its words in another order, and finds where elements separate sentences."""
+    for block in document.blocks:
+        sentences.sentence_spans(block.text, "de", block.borders)
     found = [(block.text, [*zip(spots(block.text), spots(block.text)[::-1], strict=True)]) for block in document.blocks]
     return document.render(found)
 
@@ -266,7 +268,7 @@ HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"
     "<table>|<b>|a|{{ a '<' }}|{% if a %}|a{% if a %}a|a{% if a %}<b>|{% if a %}a{% endif %}|{% if %}a{% endif %}|"
-    '<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
+    'a.<b>B</b>|<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (

@@ -45,12 +45,17 @@ class InputLine:
         return (self,) if self.parts is None else self.parts
 
 
-def bounded_sentence_spans(text: str, language: str, protected_spans: FindSpans) -> list[Span]:
-    """Returns the spans of a text's sentences; one with too many characters is cut, see `split_long_sentence`."""
+def bounded_sentence_spans(
+    text: str, language: str, protected_spans: FindSpans, borders: Sequence[int] = ()
+) -> list[Span]:
+    """Returns the spans of a text's sentences; one with too many characters is cut, see `split_long_sentence`.
+
+    borders: see `sentence_spans`.
+    """
     masked = mask_spans(text, protected_spans(text))
     return [
         piece
-        for span in sentence_spans(masked, language)
+        for span in sentence_spans(masked, language, borders)
         for piece in split_long_sentence(masked, span, lambda start, end: end - start <= MAX_LINE_CHARS)
     ]
 

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 
 import sentencex
 
@@ -31,11 +32,19 @@ _SPACE_BEFORE_STOP = re.compile(r"\s(?=\.)")  # after a capital, sentencex panic
 _CLAUSE_ENDS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # preferred ones first
 
 
-def sentence_spans(line: str, language: str) -> list[Span]:
+def sentence_spans(line: str, language: str, borders: Sequence[int] = ()) -> list[Span]:
     """Returns the spans of a line's sentences, without the white space around them; a blank line has none.
 
-    language: a code such as de; for one that sentencex does not know, common rules are used.
+    language: a code such as de; for one that sentencex does not know, common rules are used. borders: offsets, from
+    left to right, at which a sentence may end without white space.
     """
+    if borders:  # read as spaces
+        spaced = " ".join(line[start:end] for start, end in pairwise((0, *borders, len(line))))
+        spaces = [border + number for number, border in enumerate(borders)]
+        return [
+            (start - bisect_left(spaces, start), end - bisect_left(spaces, end))
+            for start, end in sentence_spans(spaced, language)
+        ]
     last = len(line.rstrip())
     found = {match.end() for match in _EXTRA_ENDS.finditer(line)}
     readable, start = _SPACE_BEFORE_STOP.sub(" ", line), 0

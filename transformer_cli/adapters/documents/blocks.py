@@ -27,12 +27,15 @@ from transformer_cli.text.alignment import (
 )
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import Placeholder, is_spaceless, is_word
+from transformer_cli.text.sentences import SENTENCE_OPENERS
 
 MAX_DISTANCE_WORDS = 40  # from where an element is expected to the word that it gets
 MAX_INLINE_DEPTH = 16  # of nested elements around words; the tags of deeper ones end a block
 MAX_SPACE_CHARS = 100  # of white space on each side of a standalone element
 _WHITESPACE = re.compile(r"\s+")
 _COLLAPSIBLE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # translated as one space
+_STOP = re.compile(r"[.!?…。！？][\"'”’“»«)\]]{0,9}\Z")  # before an element, no space must follow it
+_WORD_BREAKS = ["<wbr>"], ["<wbr/>"], ["<wbr />"]  # System.<wbr>Out
 _SENTENCE_END = re.compile(r"[.!?…:;。！？][\"'”’»)\]]{0,9}\s*\Z")
 
 
@@ -101,6 +104,21 @@ class Block:
     def text(self) -> str:
         """The text to translate: the source on one line, with single spaces, and none at its ends."""
         return _COLLAPSIBLE.sub(" ", self.source.strip())
+
+    @property
+    def borders(self) -> list[int]:
+        """The offsets in `text` at which an element, or its end, touches a possible end of a sentence and a word."""
+        source, found, length = self.source, list[int](), 0
+        last = len(source) - len(source.lstrip())
+        elements = (each for each in self.elements[1:] if each.opening[:1] not in _WORD_BREAKS)
+        for edge in sorted({edge for each in elements for edge in (each.start, each.end)}):
+            first = source[edge : edge + 2].lstrip(SENTENCE_OPENERS)[:1]
+            is_number = first.isdecimal() and source[edge - 2 : edge - 1].isdecimal()  # 1.<b>2</b>
+            if first.isalnum() and not (first.islower() or is_number) and _STOP.search(source, max(0, edge - 12), edge):
+                length += len(_COLLAPSIBLE.sub(" ", source[last:edge]))
+                found.append(length)
+                last = edge
+        return found
 
     def restore_whitespace(self, text: str, links: Sequence[Link]) -> tuple[str, Sequence[Link]]:
         """Returns a translation of `text` with the outer white space of `source`, and its links to `source`."""

@@ -134,7 +134,8 @@ def _translate_blocks(
     texts, language = [block.text for block in blocks], translator.run.config.data.input_language
     protected = translator.pipeline.protected_spans
     spans = [
-        bounded_sentence_spans(text, language, protected) if is_too_long(text) else [(0, len(text))] for text in texts
+        bounded_sentence_spans(text, language, protected, borders) if borders or is_too_long(text) else [(0, len(text))]
+        for text, borders in zip(texts, (block.borders for block in blocks), strict=True)
     ]
     lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
     by_sentences = translator.with_options(split_sentences=True, return_scores=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from transformer_cli.adapters.documents.blocks import Document
+from transformer_cli.adapters.documents.blocks import Block, Document
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.translate import join_with_links
 from transformer_cli.adapters.serve.job_queue import SPLIT_REMEDY, JobQueue, TranslationJob
@@ -112,7 +112,8 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     starts = [line.index(number) + len(number) for line, number in numbered]
     if body.split:
         protected = translator.pipeline.protected_spans
-        spans_of = _sentence_spans(lines, starts, source, protected, are_blocks=bool(documents))
+        blocks = [block for each in documents for block in each.blocks]
+        spans_of = _sentence_spans(lines, starts, source, protected, blocks)
         refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(start, len(line.removesuffix("\r")))] for line, start in zip(lines, starts, strict=True)]
@@ -134,16 +135,17 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
 
 
 def _sentence_spans(
-    lines: Sequence[str], starts: Sequence[int], language: str, protected: FindSpans, *, are_blocks: bool
+    lines: Sequence[str], starts: Sequence[int], language: str, protected: FindSpans, blocks: Sequence[Block]
 ) -> list[list[Span]]:
     """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long.
 
-    starts: where the text of each line begins, after the number of a list.
+    starts: where the text of each line begins, after the number of a list. blocks: of the lines; empty for plain text.
     """
     spans_of = []
     for number, (line, start) in enumerate(zip(lines, starts, strict=True), start=1):
-        is_refused = is_too_long(line) and not are_blocks
-        found = [] if is_refused else bounded_sentence_spans(line[start:], language, protected)
+        is_refused = is_too_long(line) and not blocks
+        borders = [border - start for border in (blocks[number - 1].borders if blocks else ()) if border > start]
+        found = [] if is_refused else bounded_sentence_spans(line[start:], language, protected, borders)
         spans = [shift_span(each, start) for each in found]
         if is_refused or any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")

@@ -13,6 +13,7 @@ from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Link, word_links
+from transformer_cli.text.sentences import sentence_spans
 
 Translated = tuple[str, list[Link]]
 
@@ -107,6 +108,21 @@ def test_parse_html_unknown_element_around_a_block_is_a_block(html: str, expecte
     assert texts(html) == expected
     document = parse_html(html)
     assert document.render([same(block) for block in document.blocks]) == html
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>Der Zug hält.<img>Wir \n <b>fahren.</b><i>Heute.</i></p>", "Der Zug hält.|Wir fahren.|Heute."),
+        (" <a>Halt!</a><a>„Wer da?“</a><!-- x -->(Ich.)<sup>1</sup>12 Hunde", "Halt!|„Wer da?“|(Ich.)|12 Hunde"),
+        ("z.<b>B.</b><i>Hunde</i> <b>v1.</b><a>2a</a> System.<wbr>Out Dr.<b>Meier</b> <i>am 3.</i><b>Mai</b>", ""),
+        ("„<b>Ja.</b>“<i>„Nein.</i>“", "„Ja.“|„Nein.“"),
+    ],
+)
+def test_block_borders_are_where_an_element_touches_two_sentences(html: str, expected: str) -> None:
+    (block,) = parse_html(html).blocks
+    spans = sentence_spans(block.text, "de", block.borders)
+    assert "|".join(block.text[start:end] for start, end in spans) == (expected or block.text)
 
 
 def test_render_html_element_surrounds_its_longest_linked_span() -> None:

@@ -14,6 +14,7 @@ def test_translate_html_translates_text_and_keeps_markup(translator: Translator)
     first, second = (each.text for each in one.sentences)
     expected = f'<!-- x -->\n<p title="{other.text}">{first} <b>{second}</b> <br></p>\n<pre>Hund</pre>'
     assert translator.translate_html(html) == expected
+    assert translator.translate_html(f"<p><b>{dog}</b>{cat}") == f"<p><b>{first}</b> {second}"
     assert translator.translate_html("") == ""
     assert translator.translate_html("<p>Der alte Hund\nsingt im Park.") == f"<p>{first}"
     long = translator.translate_html(f"<p>{dog} <b>{f'{dog} ' * 200}</b>{dog}")  # more than 4,000 characters

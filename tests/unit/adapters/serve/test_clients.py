@@ -112,7 +112,7 @@ def test_translate_html_has_the_same_limits(served: Running) -> None:
 
 
 def test_translate_html_returns_alternatives_and_sentences(served: Running) -> None:
-    asked = {"q": f"<p><b>{DOG}</b> {CAT}</p>", "source": "de", "target": "en", "format": "html"}
+    asked = {"q": f"<p><b>{DOG}</b>{CAT}</p>", "source": "de", "target": "en", "format": "html"}
     answer = served.post("/translate", **asked, alternatives=2, sentences=True).body
     for text in (answer["translatedText"], *answer["alternatives"]):
         assert text.startswith("<p><b>")
