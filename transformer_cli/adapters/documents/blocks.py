@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from typing import Literal, NamedTuple
 
 from transformer_cli.adapters.terminology.conversions import Conversions
@@ -300,10 +300,12 @@ class Builder:
         The end of a line ends the block, unless the sentence goes on in lower case.
         """
         pairs = nested_pairs([(each.opens, each.closes) for each in inlines], fixed)
-        texts = ["", *(each.text for each in inlines), ""]
-        for number, (each, before, after) in enumerate(zip(inlines, texts, texts[2:], strict=False)):
-            if each.kind == "line_end" and after[:1].islower() and before[-1:] not in (*".!?:", ""):
-                self.add_proportional(each.raw, space=" " * (before[-1] != " "))
+        texts = ["\n" if each.kind in ("line_end", "block_end", "branch") else each.text for each in inlines]
+        befores = [*accumulate(texts, _nearest_text, initial="\n")]
+        afters = [*accumulate(texts[::-1], _nearest_text, initial="\n")][-2::-1]
+        for number, (each, before, after) in enumerate(zip(inlines, befores, afters, strict=False)):
+            if each.kind == "line_end" and after.removeprefix(" ")[:1].islower() and before[-1] not in ".!?:\n":
+                self.add_proportional(each.raw, space=" " * (" " not in (before[-1], after[0])))
             else:
                 self.add(each if number in pairs else each._replace(opens="", closes=""))
         return has_letter("".join(texts)) or any(isinstance(part, Block) for each in inlines for part in each.texts)
@@ -386,6 +388,11 @@ class Inline(NamedTuple):
     kind: InlineKind = ""
     texts: Sequence["str | Block"] = ()
     """the rest of a tag, in which texts of attributes are blocks"""
+
+
+def _nearest_text(last: str, text: str) -> str:
+    """Returns a text beside an inline, or the one before it if it is empty or a space."""
+    return text if text.strip(" ") else last
 
 
 def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:

@@ -44,6 +44,7 @@ _TEXT_PART = re.compile(  # opens, closes: codes of Phrase, such as {b>bold<b}
     r"(?P<line>\r\n?|\n|&#(?:10|x0{0,5}[Aa]);)|(?P<tab>\t|&#(?:0{0,5}|x0{0,5})9;)"
     r"|\{(?P<opens>\w{1,9})(?:>|&gt;)|&lt;(?P<closes>\w{1,9})\}|&[^;&]{1,12};|[^&{\r\n\t]+|[&{]"
 )
+_LINE_BREAK = re.compile(r"(?:xlf:)?lb|LINE_BREAK(?:_\d{1,5})?|<br\b[^<>]*>")  # as a value of a code, or its text
 _NAMESPACE = re.compile(r"\s(xmlns(?::[\w.-]{1,50})?)\s*=\s*[\"']([^\"'<]*)")
 
 _Range = tuple[int, int]
@@ -196,7 +197,11 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
                 pair = f"code {attributes.get('startRef') or attributes.get('rid') or attributes.get('id')}"
                 inlines.append(Inline("", "", pair * (name in _STARTS), pair * (name in _ENDS)))
                 protected = pair if name == "sm" and is_copied else "" if pair == protected else protected
-            inlines[-1] = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
+            code = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
+            is_break = (
+                any(map(_LINE_BREAK.fullmatch, (each.text, *attributes.values()))) and not code.opens + code.closes
+            )
+            inlines[-1] = code._replace(kind="line_end") if is_break else code
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text" and protected:
             inlines.append(Inline(each.raw))

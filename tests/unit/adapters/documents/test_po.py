@@ -162,6 +162,8 @@ def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
     assert [block.text for block in opened.blocks] == ["ein kleiner hund singt"]
     found = opened.render([("a very small dog is singing", [])]).decode()
     assert found.endswith('msgstr ""\n"a very small\\n"\n"dog is singing"\n')
+    opened = parse_po(b'msgid "ein <b>kleiner</b>\\n <i>hund</i>"\nmsgstr ""\n', ("de", "en"))
+    assert [block.text for block in opened.blocks] == ["ein kleiner hund"]
 
 
 @pytest.mark.parametrize(

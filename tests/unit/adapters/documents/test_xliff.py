@@ -119,6 +119,7 @@ CODES = {
     "rot <ph id='1'>code <sub>text</sub></ph> hund": "<ph id='1'>code <sub>text</sub></ph> HUND ROT",
     "{b&gt;rot&lt;b} hund {1&gt;": "{1&gt;HUND{b&gt;ROT&lt;b}",
     "rot <mrk mtype='protected'>Haus</mrk> hund": "<mrk mtype='protected'>Haus</mrk> HUND ROT",
+    "hund <x ctype='lb'/> ein <ph id='1'>&lt;br/></ph>Rot da": "EIN<x ctype='lb'/>HUND<ph id='1'>&lt;br/></ph>DA ROT",
 }
 
 
@@ -219,6 +220,7 @@ CODES_2 = {
     "rot <mrk id='1' translate='no'>Haus</mrk> hund": "<mrk id='1' translate='no'>Haus</mrk> HUND ROT",
     "rot <sm id='1' translate='no'/>Haus<em startRef='1'/> hund":
         "<sm id='1' translate='no'/>Haus<em startRef='1'/> HUND ROT",
+    "ein rot.<ph subType='xlf:lb'/>ein hund": "ROT. EIN<ph subType='xlf:lb'/>HUND EIN",
     "<mrk id='1' type='term'>rot</mrk><cp hex='001F'/> hund": "HUND <mrk id='1' type='term'>ROT</mrk><cp hex='001F'/>",
 }  # fmt: skip
 
