@@ -40,8 +40,8 @@ THRESHOLDS = [
     MAX_LINKED_PAIRS,
 ]
 
-_ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
-MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + _ENTITY.pattern)
+ENTITY = re.compile(r"&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
+MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--|\{\\|\{\{|\}\}|\[\[|\]\]|" + ENTITY.pattern)
 _TAG_OR_PLACEHOLDER = re.compile(r"</?[A-Za-z][^<>]*>|\{\{\s{0,9}[\w.-]+\s{0,9}\}\}")  # <b>, {{name}}
 _MAY_BE_MOJIBAKE = re.compile(r"[\x80-\x9f]|[^\x00-\x7f]{2}|[À-ß]\s")  # hardly any right text in Latin letters has it
 _NON_WORD = re.compile(r"[\W_]+")
@@ -111,7 +111,9 @@ def mend_encoding(text: str) -> str:
 
 
 def _decode_entities(text: str) -> str:
-    return _ENTITY.sub(lambda found: html.unescape(found[0]), text).replace("\n", " ")  # a pair is one line
+    for _ in range(2):  # &amp;quot; is encoded twice
+        text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
+    return text.replace("\n", " ")  # a pair is one line
 
 
 def _edit_sides(

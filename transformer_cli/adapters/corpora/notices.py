@@ -10,9 +10,9 @@ from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformer_cli.adapters.corpora.cleaning import MARKUP, mend_encoding
+from transformer_cli.adapters.corpora.cleaning import ENTITY, MARKUP, mend_encoding
 from transformer_cli.data.corpus import read_pairs
-from transformer_cli.system.terminal import shorten
+from transformer_cli.system.terminal import first_few, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
 from transformer_cli.text.lines import PairIterator
@@ -20,10 +20,12 @@ from transformer_cli.text.lines import PairIterator
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
 PAIRS_CHECKED = 100_000  # of train
+MIN_DAMAGED_SHARE = 0.02  # of all lines: fewer damaged ones give no warning
 MAX_ODD_SHARE = 0.05  # of these pairs, for each oddity; for more, a warning
 MAX_REPETITIONS = 4  # of a word
+MAX_SOURCES, MAX_TARGET_SHARE = 20, 0.01  # of one target: different sources, and pairs; for more, a warning
 MIN_TEXT_WITHOUT_SPACES = 20  # characters; a shorter text is not searched for repeated characters
-PLAIN_TEXT_REMEDY = "files are read as plain text, one sentence per line"
+PLAIN_TEXT_REMEDY = "lines are read as plain text, one sentence each"
 MAX_SHOWN_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
@@ -33,6 +35,14 @@ _REPEATED_CHARACTERS = re.compile(r"(\w{1,4}?)\1{9}")  # in a text without space
 _SYMBOL = re.compile("[\u2020-\u2023\u2190-\u2bff\U0001f000-\U0001faff]")  # † • → ■ ♪ and emoji
 _NUMBER = re.compile(r"\d+(?:[.,\s'’]\d{3}(?!\d))*")  # 1200 and 1,200
 _LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
+_ESCAPE = re.compile(  # of JSON and programs; of quoted-printable; of URLs, but not in them; of HTML, tokenised or not
+    r"\\(?:[uUx]\{?[0-9A-Fa-f]{2,8}|[0-3][0-7]{2}|[\"'/]|[nrt](?![a-z]))"
+    r"|=(?:[C-F][0-9A-F]=[89AB][0-9A-F]|[89A-F][0-9A-F](?=[a-z]))"
+    r"|(?<!\S)[^\s/:]*%(?:20\w|[C-Fc-f][0-9A-Fa-f]%[89ABab]|[89A-F][0-9A-F][a-z])"
+    rf"|{ENTITY.pattern}|& ?(?:# ?\d{{1,5}}|[a-z]{{2,5}}) ?;"
+)
+_MAY_BE_QUOTED = re.compile(r"[,;\"“„«「]|^\s*'")  # in CSV, all lines or these
+_QUOTED = re.compile(r"(?:\"(?:[^\"]|\"\")*\"|'.*'|[“„][^“”„]*[”“]|«[^«»]*»|「[^「」]*」)[,;]?")
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +76,9 @@ class _DamagedText:
     def __call__(self, lines: Sequence[str], language: str) -> _Finding | None:
         relevant = [*filter(self.is_relevant, lines)]
         examples = [*filter(self.is_damaged, relevant)]
-        if len(examples) <= self.max_share * len(relevant):
+        if len(examples) <= max(self.max_share * len(relevant), MIN_DAMAGED_SHARE * len(lines)):
             return None
-        return _Finding(self.name, self.remedy, repr(shorten(min(examples, key=len), MAX_SHOWN_CHARS)))
+        return _Finding(self.name, self.remedy, f"'{shorten(min(examples, key=len), MAX_SHOWN_CHARS)}'")
 
 
 def _other_format(lines: Sequence[str], language: str) -> _Finding | None:
@@ -100,6 +110,19 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
         0.1,
         "go back to the original file, and convert it to UTF-8",
     ),
+    _DamagedText(
+        "text with wrong or lost letters",
+        _ESCAPE.search,
+        MIN_DAMAGED_SHARE,
+        "decode what is escaped, or go back to the original file",
+    ),
+    _DamagedText(
+        "text in quotation marks",
+        lambda line: _QUOTED.fullmatch(line.strip()),
+        0.9,
+        "take them off, unless they are meant, or name a CSV file as .csv",
+        _MAY_BE_QUOTED.search,
+    ),
 )
 
 
@@ -127,13 +150,14 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     warn_of_suspicious_lines(
         {f"{split}, {side}": (lines, manifest["settings"][side]) for (split, side), lines in texts.items()}
     )
+    given = "pairs" if manifest["settings"]["corpus"] == "pairs" else "data.files"
     same = [
         split
         for split in manifest["splits"]
         if sum(map(eq, texts[split, "source"], texts[split, "target"])) > SUSPICIOUS_SHARE * len(texts[split, "source"])
     ]
     if same:
-        log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
+        log.warning("source and target are the same text: %s; correct %s", ", ".join(same), given)
     trigrams = {
         key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
     }
@@ -147,7 +171,7 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     held_out = [split for split in manifest["splits"] if split != "train"]
     swapped = [split for split in held_out if [most_similar(split, side) for side in SIDES] == [*SIDES[::-1]]]
     if swapped:
-        log.warning("source and target seem swapped, compared with train: %s; correct data.files", ", ".join(swapped))
+        log.warning("source and target seem swapped, compared with train: %s; correct %s", ", ".join(swapped), given)
     for side in SIDES:
         rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
         for split in held_out if not swapped else ():
@@ -158,17 +182,22 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _warn_of_odd_pairs(pairs: PairIterator) -> None:
-    """Warn of each oddity that many training pairs have, with an example."""
+    """Warn of each oddity that many training pairs have, with an example, and of targets that many sources have."""
     first_targets = dict[int, int]()  # by source, as hashes
+    n_sources, repeated = Counter[int](), dict[int, str]()  # by target, as a hash; the latter of many sources
     counts, examples, n_pairs = Counter[str](), dict[str, str](), 0  # the shortest example
     for source, target in pairs:
         n_pairs += 1
-        first_target = first_targets.setdefault(hash(source), hash(target))
+        key, n_different = hash(target), len(first_targets)
+        first_target = first_targets.setdefault(hash(source), key)
+        n_sources[key] += len(first_targets) - n_different
+        if n_sources[key] > MAX_SOURCES:
+            repeated[key] = target
         numbers = [
             {int("".join(filter(str.isdecimal, each))) for each in _NUMBER.findall(side)} for side in (source, target)
         ]
         for oddity, is_found in (
-            ("a source that occurs before with another target", first_target != hash(target)),
+            ("a source that occurs before with another target", first_target != key),
             ("a word many times in a row", _has_repetition(source) or _has_repetition(target)),
             ("a symbol such as ♪ on one side only", bool(_SYMBOL.search(source)) != bool(_SYMBOL.search(target))),
             ("different numbers on both sides", all(map(set.difference, numbers, numbers[::-1]))),
@@ -181,6 +210,9 @@ def _warn_of_odd_pairs(pairs: PairIterator) -> None:
         if n > MAX_ODD_SHARE * n_pairs:
             what = "%.0f %% of the training pairs have %s (such as %s); leave them out, unless they are meant"
             log.warning(what, 100 * n / n_pairs, oddity, shorten(examples[oddity], 2 * MAX_SHOWN_CHARS))
+    if many := [key for key in repeated if n_sources[key] >= MAX_TARGET_SHARE * n_pairs]:
+        found = [f"{shorten(repeated[key], MAX_SHOWN_CHARS)!r} ({n_sources[key]:,} sources)" for key in many]
+        log.warning("one target for many training sources: %s; leave them out, unless they are meant", first_few(found))
 
 
 def _has_repetition(line: str) -> bool:

@@ -104,7 +104,7 @@ def test_clean_shared_markup_stays_and_entities_are_decoded(config: Callable[...
     pairs = [
         ("<b>Ja</b>", "<b>OK</b>"),
         ("„{{name}}“ löschen?", "Delete “{{name}}”?"),
-        ("Was ist&#10;ein&apos;s?", "Cats &amp; dogs"),
+        ("Was ist&#10;ein&amp;apos;s?", "Cats &amp; dogs"),
         ("&lt;i&gt;Hund&lt;/i&gt;", "<i>dog</i>"),
         ("Klick <a href='x'>hier</a><br/>", "Click <a href='x'>here</a><br/>"),
     ]

@@ -44,6 +44,13 @@ def test_suspicious_text_same_on_both_sides_warns(warned: Warned) -> None:
     assert message == "source and target are the same text: train; correct data.files"
 
 
+def test_suspicious_text_pairs_are_named_as_given(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pairs = {"train": [(line, line) for line in TRAIN[0]], "valid": [*zip(*VALID, strict=True)]}
+    data = DataConfig(corpus="pairs", min_freq=1)
+    prepare(Config(data=data), pairs=pairs, data_dir=tmp_path)
+    assert "source and target are the same text: train; correct pairs" in caplog.messages
+
+
 def test_suspicious_text_swapped_sides_warn(warned: Warned) -> None:
     said = "source and target seem swapped, compared with train: valid; correct data.files"
     assert warned(valid=VALID[::-1]) == [said]
@@ -96,7 +103,7 @@ def test_suspicious_text_french_spaces_give_no_warning(warned: Warned) -> None:
 
 ODDITIES: list[tuple[str, Callable[[str, str], tuple[str, str]]]] = [
     ("a source that occurs before with another target", lambda source, target: ("Ein Hund.", target)),
-    ("a word many times in a row", lambda source, target: (source, "dog " * 25)),
+    ("a word many times in a row", lambda source, target: (source, target + " dog" * 5)),
     ("a word many times in a row", lambda source, target: (source + "雪舟" * 10, target)),
     ("a symbol such as ♪ on one side only", lambda source, target: (source, f"♪ {target}")),
     ("a symbol such as ♪ on one side only", lambda source, target: (f"{source} 😀", target)),
@@ -123,12 +130,45 @@ def test_suspicious_text_good_numbers_and_repetitions_give_no_warning(warned: Wa
     assert warned(([line + more[0] for line in TRAIN[0]], [line + more[1] for line in TRAIN[1]])) == []
 
 
-@pytest.mark.parametrize(("old", "new"), [("ä", "Ã¤"), ("ä", "\ufffd"), ("ä", "?"), ("Ein ", "??? ")])
+ESCAPED = (r"\u00e4", "=C3=A4", "=E4", "%C3%A4", "%E4", "&auml;", "& auml ;", "&amp;auml;", r"\x{e4}", r"\303\244")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        *(("ä", new) for new in ("Ã¤", "\ufffd", "?", *ESCAPED)),
+        ("Ein ", "??? "),
+        *((".", new) for new in (r".\n", r"\".", r"\'.", "& quot ; .", "& apos ; s.", "&amp;quot;.", " &#39 ; .")),
+    ],
+)
 def test_suspicious_text_wrong_letters_warn_with_an_example(old: str, new: str, warned: Warned) -> None:
     lines = [line.replace(old, new) for line in TRAIN[0]]
     (message,) = (each for each in warned((lines, TRAIN[1])) if "letters" in each)
     assert message.startswith("text with wrong or lost letters (train, source: ")
     assert new in message
+
+
+@pytest.mark.parametrize("more", [" https://de.wikipedia.org/wiki/M%C3%A4nner", r" C:\neu", r" \nu", " Q&A;", ' "Ja."'])
+def test_suspicious_text_addresses_paths_and_speech_give_no_warning(more: str, warned: Warned) -> None:
+    assert warned(([f"Er sagt: {line}{more}" for line in TRAIN[0]], TRAIN[1])) == []
+
+
+@pytest.mark.parametrize("quoted", ['"{}"', '"{} ""x"", y",', "'{}'", "„{}“", "«{}»", '"{}, und" | {}'])
+def test_suspicious_text_in_quotes_warns_with_an_example(quoted: str, warned: Warned) -> None:
+    choices = quoted.split(" | ")  # a program may quote lines with commas only
+    lines = [choices[number % len(choices)].format(line.replace(",", "")) for number, line in enumerate(TRAIN[1])]
+    (message,) = warned((TRAIN[0], lines))
+    assert message.startswith("text in quotation marks (train, target: ")
+
+
+@pytest.mark.parametrize(("n_same", "n_kinds", "is_said"), [(60, 1, True), (60, 2, True), (20, 1, False)])
+def test_suspicious_text_one_target_of_many_sources_warns(
+    n_same: int, n_kinds: int, is_said: bool, warned: Warned
+) -> None:
+    lines = [f"I cannot do {row % n_kinds}." if row < n_same else line for row, line in enumerate(TRAIN[1])]
+    found = ", ".join(f"'I cannot do {kind}.' ({n_same // n_kinds} sources)" for kind in range(n_kinds))
+    said = f"one target for many training sources: {found}; leave them out, unless they are meant"
+    assert warned((TRAIN[0], lines)) == [said] * is_said
 
 
 @pytest.mark.parametrize("n_lines", [2, 3_000])
