@@ -1,37 +1,31 @@
-"""Counts a model's parameters without building it, and checks whether they fit in memory."""
+"""Checks whether a model fits in memory, before it is built."""
 
+from collections import Counter
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+import torch
 
 from transformer_cli.compute.devices import format_bytes, free_memory
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
-
-if TYPE_CHECKING:
-    import torch
+from transformer_cli.model.transformer import Transformer, UninitializedWeights
 
 BYTES_PER_WEIGHT = 4  # of a float32
 
 
 def count_parameters_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
-    """Returns the number of parameters of each part; a tied matrix counts for the target embedding.
+    """Returns the number of parameters of each part of a model, which is built on torch's meta device, without memory.
 
-    The parts are those of `training.freeze`, and `positions`: the learned positions of both embeddings.
+    The parts are those of `training.freeze`, and `positions`: the learned positions of both embeddings. A matrix that
+    is tied counts for its first part.
     """
-    width, inner = config.d_model, config.num_heads * (config.head_dim or config.d_model // config.num_heads)
-    attention = 4 * inner * width + width + (3 * inner if config.qkv_bias else 0)
-    feed_forward = 2 * width * config.d_ff + config.d_ff + width
-    norm = 2 * width
-    final_norm = norm if config.final_norm else 0
-    table = config.max_length * width if config.has_position_table and config.max_length else 0
-    return {
-        "source_embedding": 0 if config.tie_embeddings == "all" else source_vocabulary * width,
-        "target_embedding": target_vocabulary * width,
-        "positions": 2 * table,
-        "encoder": config.num_encoder_layers * (attention + feed_forward + 2 * norm) + final_norm,
-        "decoder": config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm) + final_norm,
-        "output": target_vocabulary * (1 if config.tie_embeddings != "none" else width + 1),
-    }
+    sizes = {"source_vocabulary": source_vocabulary, "target_vocabulary": target_vocabulary}
+    with torch.device("meta"), UninitializedWeights():
+        model = Transformer(config, **sizes, pad_id=0)
+    parts = Counter[str]()
+    for name, parameter in model.named_parameters():
+        parts["positions" if ".positions." in name else name.partition(".")[0]] += parameter.numel()
+    return parts
 
 
 def check_model_memory(
@@ -39,7 +33,7 @@ def check_model_memory(
     vocabularies: tuple[int, int],
     *,
     prefix: str = "",
-    device: "torch.device | None" = None,
+    device: torch.device | None = None,
     frozen: Collection[str] | None = None,
 ) -> None:
     """Raises MemoryShortage, whose message has both numbers, if a model needs more memory than is free.

@@ -46,7 +46,6 @@ from transformer_cli.config.schema import MAX_NAME_CHARS, NAME, Affects, Config,
 from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
-from transformer_cli.model.size import check_model_memory
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import (
     CHECKSUMS,
@@ -236,10 +235,11 @@ class Run:
             return self._make_model()
 
     def _make_model(self) -> "Transformer":
-        sizes = (len(self.codecs.source), len(self.codecs.target))
-        check_model_memory(self.config.model, sizes, prefix=f"{self.folder}: ")
+        from transformer_cli.model.size import check_model_memory
         from transformer_cli.model.transformer import Transformer
 
+        sizes = (len(self.codecs.source), len(self.codecs.target))
+        check_model_memory(self.config.model, sizes, prefix=f"{self.folder}: ")
         model = Transformer(
             self.config.model,
             source_vocabulary=len(self.codecs.source),
