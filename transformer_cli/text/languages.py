@@ -79,7 +79,8 @@ def language_code(text: str) -> str | None:
 def is_language_code(text: str) -> bool:
     """Whether a text is a language's code: de, deu, de_AT, gsw; also a rare one, with a script or region: bar_Latn."""
     tag = _TAG.fullmatch(text)
-    return bool(tag) and (tag[0] != tag[1] or language_code(text) in (*LANGUAGE_NAMES, *_FURTHER_CODES.split()))
+    known = *LANGUAGE_NAMES, *_FURTHER_CODES.split()
+    return tag is not None and (tag[0] != tag[1] or language_code(text) in known)
 
 
 def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:

@@ -30,6 +30,15 @@ log = logging.getLogger(__name__)
 _OTHER_LANGUAGES = "entries without one of the languages"
 _MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values())})_")  # of a column
 _MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
+_NOT_USED = "forbidden or deprecated terms"
+_FORBIDDEN = re.compile(  # a status such as forbidden, deprecatedTerm-admn-sts, verboten, interdite
+    r"(?:do not use|not recommended|nicht (?:verwenden|empfohlen)|ne pas utiliser|à (?:éviter|proscrire)|n[oã]o? usar"
+    r"|non usare|niet gebruiken|avoid|nonterm|forbid|prohibit|deprecat|supersed|obsol|reject|verbo[td]en|veralte"
+    r"|überholt|unzulässig|abgelehnt|interdit|déconseill|proscrit|périmé|prohibid|desaconsej|rechazad|proibi|vietat"
+    r"|sconsigliat|superat|verouder|afgerad|förbjud|föråld|avråd|forbud|foræld|foreld|fraråd|zabron|zakaz|przestarz|zakáz"
+    r"|zastaral|kiellet|vanhent|запрещ|устар|禁止|使用禁止|非推奨|废弃)[\w-]*",
+    re.IGNORECASE,
+)
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
@@ -63,14 +72,14 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
         return
     first_codes = [cells[2:] for cells in beginning]
     has_codes = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in first_codes)
-    columns, names = (0, 1), list[str]()
+    columns, names, of_status = (0, 1), dict[int, str](), set[str | int]()
     for number, (cells, location) in enumerate(_read_entries(path, data)):
         if has_codes:
             columns = find_sides(cells[2:], data) or (0, 0)
         elif number == 0:
             refuse_heading(cells, data, location, "correct it")
             if named := find_sides(cells, data):
-                columns, names = named, cells
+                columns, names = named, dict(enumerate(cells))
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)
         if columns == (0, 0) or (len(cells) > 2 and not (source and target)):
@@ -79,9 +88,18 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
             found = "\t".join(cells)[:50]
             raise DataError(f"{location}: {found!r} is not a source, a TAB and a translation; correct or delete it")
         else:
-            further = [] if has_codes else [n for n, cell in enumerate(cells) if cell and n not in columns]
-            left_out.update(f"column {names[n] if n < len(names) else n + 1}" for n in further)
-            yield source, target, location
+            others = [(names.get(n, n + 1), cell) for n, cell in enumerate(cells) if cell and n not in columns]
+            forbidding = {
+                name
+                for name, cell in others
+                if _FORBIDDEN.fullmatch(cell) and language_code(str(name)) not in LANGUAGE_NAMES
+            }
+            of_status |= forbidding
+            left_out.update([_NOT_USED] if forbidding else [f"column {name}" for name, _ in others if not has_codes])
+            if not forbidding:
+                yield source, target, location
+    for name in of_status:
+        del left_out[f"column {name}"]
 
 
 def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
@@ -92,7 +110,7 @@ def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
         terms: dict[str, list[str]] = {}
         for name, term, properties in zip(names, cells, [*cells[1:], ""], strict=False):
             if term and _MEMOQ_FORBIDDEN.intersection(properties.split(";")):
-                left_out["forbidden terms"] += 1
+                left_out[_NOT_USED] += 1
             elif term:
                 terms.setdefault(name, []).append(re.sub("[|*]", "", term) if "Custom" in properties else term)
         yield from _pair_terms(terms, location, data, left_out)
@@ -107,14 +125,15 @@ def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Loc
 
 
 def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
-    """Yield each source term of a TBX with each target term of its concept, except for deprecated terms."""
+    """Yield each source term of a TBX with each target term of its concept, except for forbidden ones."""
     for number, (concept, _) in enumerate(read_units(path, "termEntry", "conceptEntry"), start=1):
         terms: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
                 term = next((part.text or "" for part in children(each, "term")), "")
-                if any("deprecated" in (note.text or "") for note in children(each, "termNote")):
-                    left_out["deprecated terms"] += 1
+                notes = (note.text or "" for note in each.iter() if term and note.text != term)
+                if any(map(_FORBIDDEN.fullmatch, map(str.strip, notes))):
+                    left_out[_NOT_USED] += 1
                 elif "\ufffd" in term:
                     left_out[f"terms with {DAMAGED}"] += 1
                 elif term.strip():

@@ -5,7 +5,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import pairwise
 
 from transformer_cli.errors import DataError
@@ -26,6 +25,9 @@ log = logging.getLogger(__name__)
 
 MAX_ENDING_CHARS = 3  # that an inflected form may add to the text before the *
 _SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARKS)}\"']{{0,3}}\Z")
+_LOST_IN_CAPITALS = str.maketrans("άέήίόύώΐΰςı", "αεηιουωϊϋσi", "\u0307")
+_NOT_SWISS = {"Maß", "Maße", "Maßen", "Buße", "Bußen", "Floß", "Floße", "Flöße", "Schoß", "Schoße", "Ruß"}
+"""words that are others with ss"""
 MAX_ENTRY_WORDS = 50  # signs included; limits the comparisons at each word of a text
 
 
@@ -58,6 +60,7 @@ class Glossary:
         base: further entries, which those given here override.
         """
         self._base = base
+        self._tries: dict[tuple[bool, bool], _TrieNode] = {}
         self._entries: list[tuple[list[str], bool, list[str]]] = []
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
@@ -71,33 +74,20 @@ class Glossary:
             if len(words) > MAX_ENTRY_WORDS:
                 raise DataError(f"glossary: {source[:50]!r} has over {MAX_ENTRY_WORDS} words and signs; shorten it")
             self._entries.append((words, is_inflected, targets))
-
-    @cached_property
-    def _cased_trie(self) -> "_TrieNode":  # created on first use: it takes 50 times the memory of the entries
-        root = _TrieNode()
-        for words, is_inflected, translations in self._entries:
-            capitalised = [words[0][:1].upper() + words[0][1:], *words[1:]]
-            for form in (words, capitalised, [each.upper() for each in words]):
-                _add(root, form, is_inflected, translations)
-        return root
-
-    @cached_property
-    def _uncased_trie(self) -> "_TrieNode":
-        root = _TrieNode()
-        for words, is_inflected, translations in self._entries:
-            _add(root, list(map(_fold, words)), is_inflected, translations)
-        return root
+        self._has_sharp_s = any("ß" in word for words, _, _ in self._entries for word in words)
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
         """Returns the terms of a text, from left to right; of those that begin at the same word, the longest.
 
         any_case: whether to ignore case, since the text has lost its capitals.
         """
-        tries = [each for each in self._tries(any_case=any_case) if each.children or each.leaves]
+        is_swiss = "ß" not in text.lower()
+        tries = [each for each in self._all_tries(any_case, is_swiss) if each.children or each.leaves]
         if not tries:
             return []
         spans, terms, first = _word_spans(text), list[Term](), 0
-        words = [(_fold if any_case else nfc)(text[start:end]) for start, end in spans]
+        words = [text[start:end] for start, end in spans]
+        words = [_fold(each) if any_case else _in_capitals(each) if each.isupper() else nfc(each) for each in words]
         keys = [_leaf_keys(word) for word in words]
         while first < len(spans):
             matches = [_longest_match(root, first, words, keys) for root in tries]
@@ -108,9 +98,28 @@ class Glossary:
             first = max(end, first + 1)
         return terms
 
-    def _tries(self, *, any_case: bool) -> list["_TrieNode"]:
-        own = self._uncased_trie if any_case else self._cased_trie
-        return [own, *(self._base._tries(any_case=any_case) if self._base else ())]
+    def _all_tries(self, any_case: bool, is_swiss: bool) -> list["_TrieNode"]:
+        """Returns the tries for a text, made on first use, since one takes 50 times the memory of the entries.
+
+        is_swiss: whether the text has no ß, so that its ss may stand for one.
+        """
+        kind = any_case, is_swiss and self._has_sharp_s
+        if not (own := self._tries.get(kind)):
+            own = _TrieNode()
+            for words, is_inflected, translations in self._entries:
+                for form in _forms(words, *kind):
+                    _add(own, form, is_inflected, translations)
+            self._tries[kind] = own
+        return [own, *(self._base._all_tries(any_case, is_swiss) if self._base else ())]
+
+
+def _forms(words: list[str], any_case: bool, is_swiss: bool) -> list[list[str]]:
+    """Returns the forms of an entry in a text; see `Glossary._all_tries`."""
+    if any_case:
+        return [[_fold(each).replace("ß", "ss" if is_swiss else "ß") for each in words]]
+    written = [each if each in _NOT_SWISS else each.replace("ß", "ss") for each in words] if is_swiss else words
+    capitalised = [written[0][:1].upper() + written[0][1:], *written[1:]]
+    return [written, capitalised, list(map(_in_capitals, words))]
 
 
 def _longest_match(
@@ -264,4 +273,9 @@ def _word_spans(text: str) -> list[Span]:
 
 
 def _fold(word: str) -> str:
-    return nfc(word).lower()
+    """Returns a word in lower case, without what differs in capitals: accents in Greek, and the dot of i in Turkish."""
+    return nfc(word).lower().translate(_LOST_IN_CAPITALS)
+
+
+def _in_capitals(word: str) -> str:
+    return _fold(word).upper()

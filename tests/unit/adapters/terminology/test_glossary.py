@@ -34,6 +34,24 @@ def test_glossary_finds_whole_words_and_inflected_forms(text: str, expected: lis
     assert [text[slice(*each.span)] for each in Glossary(entries).find(text)] == expected
 
 
+@pytest.mark.parametrize(
+    ("entry", "text", "found"),
+    [
+        ("Straße*", "Straßen Strasse STRASSEN STRAẞE", ["Straßen", "STRASSEN", "STRAẞE"]),
+        ("Straße*", "Eine Strasse, zwei Strassen", ["Strasse", "Strassen"]),
+        ("Maße", "Die Masse, die MASSE", ["MASSE"]),
+        ("weiß", "Ich weiss es", ["weiss"]),
+        ("δρόμος", "ΔΡΟΜΟΣ ΔΡΌΜΟΣ δρομος", ["ΔΡΟΜΟΣ", "ΔΡΌΜΟΣ"]),
+        ("istanbul ışık", "İSTANBUL IŞIK", ["İSTANBUL IŞIK"]),
+        ("schön", "SCHON SCHÖN", ["SCHÖN"]),
+    ],
+)
+def test_glossary_finds_words_as_capitals_and_swiss_text_spell_them(entry: str, text: str, found: list[str]) -> None:
+    assert [text[slice(*each.span)] for each in Glossary({entry: "x"}).find(text)] == found
+    in_capitals = Glossary({entry: "x"}).find(f"einer {entry.removesuffix('*')}".upper().lower(), any_case=True)
+    assert len(in_capitals) == 1
+
+
 def test_glossary_with_base_prefers_long_then_own_entries() -> None:
     base = Glossary({"Hund": "dog", "alter Hund": "old dog", "Katze": "cat"})
     found = Glossary({"Hund": "hound", "Katze frisst": "cat eats"}, base).find("Hund, alter Hund, Katze frisst Katze")
@@ -45,9 +63,11 @@ def test_glossary_translations_are_alternatives_or_the_source() -> None:
     assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
 
 
-TBX = """<martif type="TBX"><text><body><termEntry><descrip>x</descrip>
+TBX = """<martif type="TBX" xmlns:min="x"><text><body><termEntry><descrip>x</descrip>
 <langSet xml:lang="en-US"><tig><term>hound</term></tig>
-<tig><term>tike</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig></langSet>
+<tig><term>tike</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig>
+<ntig><termGrp><term>cur</term><termNoteGrp><termNote> supersededTerm </termNote></termNoteGrp></termGrp></ntig>
+<termSec><term>forbidden</term><min:status>admittedTerm-admn-sts</min:status></termSec></langSet>
 <langSet xml:lang="de"><ntig><termGrp><term> Hund*</term></termGrp></ntig><tig><term>Köter</term></tig></langSet>
 </termEntry><termEntry><langSet xml:lang="fr"><tig><term>chat</term></tig></langSet></termEntry></body></text>
 </martif>"""
@@ -76,9 +96,35 @@ Term_Info,German_Germany,Term_Info
             "column ID (1), column Note (2), WITHOUT (1)",
         ),
         ("# nothing yet\n\n", {}, ""),
-        (TBX, {"Hund*": "hound", "Köter": "hound"}, "deprecated terms (1), WITHOUT (1)"),
-        (MEMOQ, {"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}, "forbidden terms (2), WITHOUT (2)"),
+        (TBX, {"Hund*": "hound|forbidden", "Köter": "hound|forbidden"}, "FORBIDDEN (2), WITHOUT (1)"),
+        (MEMOQ, {"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}, "FORBIDDEN (2), WITHOUT (2)"),
         ("English;German_Austria\ncat;Katze\n", {"Katze": "cat"}, ""),
+        *(
+            (
+                f"Hund;tike;{status};\nHund;dog;{good};\nBär;bear;;x\n",
+                {"Hund": "dog", "Bär": "bear"},
+                "FORBIDDEN (1), column 4 (1)",
+            )
+            for status, good in {
+                "verboten": "bevorzugt",
+                "Veraltet": "",
+                "interdite": "préféré",
+                "obsoleto": "aprobado",
+                "niet gebruiken": "voorkeur",
+                "föråldrad": "rekommenderad",
+                "Vietato": "ammesso",
+                "supersededTerm-admn-sts": "preferredTerm-admn-sts",
+                "przestarzały": "dozwolony",
+                "禁止": "推奨",
+            }.items()
+        ),
+        (
+            "de,Status,en,French\nverboten,deprecated,tabu,interdit\nverboten,,forbidden,interdit\n",
+            {"verboten": "forbidden"},
+            "FORBIDDEN (1), column French (1)",
+        ),
+        ("depreciation,Abschreibung\n", {"depreciation": "Abschreibung"}, ""),
+        ("Hund,dog,Vietnam\n", {"Hund": "dog"}, "column 3 (1)"),
     ],
 )
 def test_read_glossary_of_exported_files_reports_skipped_rows(
@@ -87,8 +133,9 @@ def test_read_glossary_of_exported_files_reports_skipped_rows(
     path = tmp_path / "terms.csv"
     path.write_text(text, encoding="utf-8")
     assert read_glossary(path, DataConfig()) == expected
-    without = "entries without one of the languages"
-    assert caplog.messages == [f"{path}: skipped: {not_taken.replace('WITHOUT', without)}"] * bool(not_taken)
+    said = not_taken.replace("WITHOUT", "entries without one of the languages")
+    said = said.replace("FORBIDDEN", "forbidden or deprecated terms")
+    assert caplog.messages == [f"{path}: skipped: {said}"] * bool(not_taken)
 
 
 @pytest.mark.parametrize(
