@@ -7,6 +7,7 @@ sample of bounded size, from which the subwords are learned, and then to encode 
 """
 
 import logging
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -88,7 +89,7 @@ def encode_by_words(
     entries on tokenisation.
     """
     processes = min(available_cores(), MAX_WORKERS) if splits["train"] > MIN_PAIRS_FOR_WORKERS else 1
-    n_restored = 0
+    n_restored, references = 0, (target for _, target in read_pairs(folder, "valid"))
     with tokenizing((data.source, data.target, data.lowercased), processes) as tokenize:
         unwritten = dict(splits)
         if codecs is None:
@@ -112,7 +113,8 @@ def encode_by_words(
                     if name == "valid":
                         for text, words in zip(texts[1], sides[1].sentences(), strict=True):
                             text = lower(text, target.language) if target.lowercase else text
-                            n_restored += target.detokenizer.detokenize(words) == " ".join(text.split())
+                            is_nfc = unicodedata.is_normalized("NFC", next(references))
+                            n_restored += is_nfc and target.detokenizer.detokenize(words) == " ".join(text.split())
     return Codecs(source, target), {
         "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
         "detokenizer": {"valid_restored": n_restored / splits["valid"]},

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 METRICS = ("BLEU", "chrF")  # computed always, in this order
 EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # the name as an argument → in tables; computed on request
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
+MAX_NOT_NFC = 0.01  # share of references; for more, a warning
 MIN_TOKENISED_LINES = 100  # lines that end in " ."
 MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser for languages without spaces (ko has some)
@@ -120,6 +121,20 @@ def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, 
     if n_cut >= MIN_TOKENISED_LINES:
         what = "%s: %d lines end in a space and a full stop, like tokenised text; detokenise it first"
         log.warning(what, name, n_cut)
+
+
+def warn_if_not_nfc(references: Iterable[str], name: str) -> None:
+    """Warn of references that models cannot write exactly, since they are trained on NFC. name: that of the text."""
+    are_nfc = [unicodedata.is_normalized("NFC", line) for line in references]
+    if are_nfc.count(False) > MAX_NOT_NFC * len(are_nfc):
+        log.warning(
+            "%s: %d of %d references are not in NFC, the Unicode form that a model writes, so that evaluate counts "
+            "accents as mistakes (training chooses by NFC on both sides); convert them, for example with "
+            "`uconv -x any-nfc`",
+            name,
+            are_nfc.count(False),
+            len(are_nfc),
+        )
 
 
 def bleu_of_tokens(

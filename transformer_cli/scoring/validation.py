@@ -11,6 +11,7 @@ from transformer_cli.scoring.metrics import METRICS, text_metrics
 from transformer_cli.search.decoder import TransformerEngine
 from transformer_cli.search.interface import SearchRequest, max_target_tokens
 from transformer_cli.text.codec import Codecs
+from transformer_cli.text.normalization import nfc
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
 GREEDY = TranslationSettings(precision="float32")
@@ -21,12 +22,13 @@ def greedy_score(
 ) -> float:
     """Returns BLEU or chrF, from 0 to 100, of greedy translations of sources; leaves the model in eval mode.
 
+    It is of NFC on both sides: references that NFC changes, such as Bengali with U+09DF, would never be reached.
     data: for the target language and whether case counts. by: "bleu" or "chrf". Long sources are truncated.
     """
     texts = greedy_translations(model, codecs, sources)
     metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
     metric = metrics[next(name for name in METRICS if name.lower() == by)]
-    return float(metric.corpus_score(texts, [references]).score)
+    return float(metric.corpus_score([*map(nfc, texts)], [[*map(nfc, references)]]).score)
 
 
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:

@@ -12,13 +12,14 @@ from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, load_average
 from transformer_cli.scoring.losses import perplexity, perplexity_text
+from transformer_cli.scoring.metrics import warn_if_not_nfc
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.training.callbacks import TrainerView
 
 MIN_VALID_PAIRS = 20  # with fewer, the validation loss varies by some tenths by chance
 STEP_COST = 3  # a step takes as long as three validations of the same tokens: one forward, two backward
-SCORE_NAMES = {"loss": "loss", "bleu": "BLEU", "chrf": "chrF"}  # by training.best_checkpoint_metric
+SCORE_NAMES = {"loss": "loss", "bleu": "BLEU (NFC)", "chrf": "chrF (NFC)"}  # by training.best_checkpoint_metric
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,8 @@ def log_start(trainer: TrainerView) -> None:
         if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
             what = "%s: %s are too few to choose a checkpoint; use a few hundred"
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
+    if training.best_checkpoint_metric != "loss":
+        warn_if_not_nfc(trainer.dataset.text("valid", "target"), "valid")
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
         more = "" if training.needs_horizon else f"; raise training.{training.end_key} to train on"

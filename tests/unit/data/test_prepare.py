@@ -113,8 +113,8 @@ def test_prepare_manifest_counts_sentences_tokens_unknown_words(workshop: Worksh
 
 
 def test_prepare_manifest_counts_detokenized_lines(workshop: Workshop) -> None:
-    workshop.write("valid", ["Hund"] * 3, ["A  dog.", "A dog .", "A DOG\u2028dog"])
-    assert workshop.prepare().manifest["detokenizer"] == {"valid_restored": 2 / 3}
+    workshop.write("valid", ["Hund"] * 4, ["A  dog.", "A dog .", "A DOG\u2028dog", "A do\u0301g."])
+    assert workshop.prepare().manifest["detokenizer"] == {"valid_restored": 2 / 4}  # the last one is not NFC
 
 
 def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop) -> None:

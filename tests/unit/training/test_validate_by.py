@@ -2,13 +2,17 @@
 
 import re
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 
 from kinds import TrainTiny
 from opened import translator_of
 from outcomes import outcome
+from transformer_cli import prepare, train
+from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
+from transformer_cli.scoring import validation
 from transformer_cli.scoring.evaluate import evaluate, read_splits
 from transformer_cli.training import trainer
 
@@ -27,10 +31,27 @@ def test_metric_bleu_equals_evaluate_and_resumes_exactly(
     greedy = translator_of(whole).with_options(beam_size=1)
     (judged,) = evaluate(greedy, read_splits(whole.config.data, ["valid"], project / "data"), save_result=False)
     assert judged.result.bleu == pytest.approx(max(scores))
-    assert f"  BLEU {scores[0]:.2f}" in caplog.text
+    assert f"  BLEU (NFC) {scores[0]:.2f}" in caplog.text
     train_tiny(tmp_path / "parts", *BLEU, "training.epochs=1")
     again = train_tiny(tmp_path / "parts", *BLEU, "training.epochs=3")
     assert outcome(again) == outcome(whole)
+
+
+@pytest.mark.parametrize("reference", ["\u09df\u09df \u09b9\u09df a b .", "Tie\u0302\u0301ng Vie\u0323\u0302t a b ."])
+def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
+    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(validation, "greedy_translations", lambda *given: [normalize("NFC", reference)] * 2)
+    monkeypatch.chdir(tmp_path)
+    model = {"d_model": 4, "num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
+    training = {"epochs": 1, "warmup_steps": 0, "best_checkpoint_metric": "bleu"}
+    data = {"corpus": "pairs", "target": "xx", "min_freq": 1}
+    config = Config.model_validate({"name": "a", "data": data, "model": model, "training": training})
+    prepare(config, pairs={"train": [("Hund", reference)] * 9, "valid": [("Hund", reference)] * 2})
+    run = train(config)
+    assert [each["valid_score"] for each in run.history()] == [pytest.approx(100)]
+    said = "valid: 2 of 2 references are not in NFC, the Unicode form that a model writes"
+    assert [message.startswith(said) for message in caplog.messages].count(True) == 2
 
 
 @pytest.mark.parametrize(("by", "best"), [("loss", 3), ("bleu", 1), ("chrf", 1)])
@@ -57,8 +78,8 @@ def test_best_has_the_lowest_loss_or_the_highest_score(
     if by != "loss":
         name, loss = {"bleu": "BLEU", "chrf": "chrF"}[by], r"\d\.\d+ \(PPL \d+\.\d\d\)"
         mean, end = caplog.messages[-2:]
-        assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} 25\.00", mean)
-        assert end.startswith(f"best validation {name} 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
+        assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} \(NFC\) 25\.00", mean)
+        assert end.startswith(f"best validation {name} (NFC) 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
     with pytest.raises(ConfigError, match=f"begun with other settings .training.best_checkpoint_metric: {by} → "):
         train_tiny(
             tmp_path, f"training.best_checkpoint_metric={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from transformer_cli.adapters.corpora.cleaning import ENTITY, MARKUP, mend_encoding
 from transformer_cli.data.corpus import read_pairs
+from transformer_cli.scoring.metrics import warn_if_not_nfc
 from transformer_cli.system.terminal import first_few, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
@@ -172,6 +173,8 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     swapped = [split for split in held_out if [most_similar(split, side) for side in SIDES] == [*SIDES[::-1]]]
     if swapped:
         log.warning("source and target seem swapped, compared with train: %s; correct %s", ", ".join(swapped), given)
+    for split in held_out:
+        warn_if_not_nfc((target for _, target in read_pairs(folder, split)), split)
     for side in SIDES:
         rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
         for split in held_out if not swapped else ():
