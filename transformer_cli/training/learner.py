@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from transformer_cli.compute.devices import Precision, autocast, catch_oom, choose_shards
+from transformer_cli.compute.devices import Precision, autocast, catch_oom, choose_precision, choose_shards
 from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
 from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.schema import TrainingConfig
@@ -59,22 +59,21 @@ class Learner:
         device: torch.device,
         world: World = SINGLE_PROCESS,
     ) -> None:
-        """Moves the model to the device. training: its precision must not be "auto".
+        """Moves the model to the device.
 
         Raises DistributedError if another process has ended, MemoryShortage if the model does not fit on the device.
         """
-        assert training.precision != "auto", "`open_run` chooses the precision"
         with catch_oom(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
             self.model = model.to(device)
-        self.training = training
+        self.precision: Precision = choose_precision(training.precision, device)
+        self.training = training.model_copy(update={"precision": self.precision})
         self.device = device
         self.world = world
-        self.precision: Precision = training.precision
         is_cpu = device.type == "cpu"
         self.n_shards = choose_shards(training.shards, world) if is_cpu else 1
         n_threads = min(self.n_shards, torch.get_num_threads())
         self.workers = WorkerPool(n_threads, threads_each=1) if is_cpu else INLINE_POOL
-        self.optimizer = make_optimizer(self.model, training, self.workers)
+        self.optimizer = make_optimizer(self.model, self.training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self._is_warm = False
 

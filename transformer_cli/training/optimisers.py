@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
 from transformer_cli.config.schema import TrainingConfig
@@ -27,7 +28,7 @@ NEWTON_SCHULZ_STEPS = 5
 MAX_STACKED_MATRICES = 8  # of one shape, that a thread orthogonalises at once
 
 
-def make_optimizer(model: Transformer, training: TrainingConfig, workers: WorkerPool = INLINE_POOL) -> "Adam":
+def make_optimizer(model: Transformer, training: TrainingConfig, workers: WorkerPool = INLINE_POOL) -> Optimizer:
     """Returns Adam (Kingma and Ba 2015), fused where torch can, or Adam and Muon. workers: threads that update."""
     adam: dict[str, Any] = {
         "lr": training.learning_rate,
@@ -71,11 +72,11 @@ class Adam(torch.optim.Adam):
         super().__init__([{"params": share} for share in shares], **adam)
         self._workers = workers
         self._parts = [torch.optim.Adam([group], **adam) for group in self.param_groups]
-        for part in self._parts:
-            part.state = self.state
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every weight that has a gradient."""
+        for part, group in zip(self._parts, self.param_groups, strict=True):
+            part.param_groups, part.state = [group], self.state  # load_state_dict replaces both
         self._workers.run_all(torch.optim.Adam.step, self._parts)
 
 

@@ -30,7 +30,7 @@ from transformer_cli.training.optimisers import make_optimizer
 from transformer_cli.translate import open_models, refuse_not_finite
 
 CPU = torch.device("cpu")
-Training = tuple[Transformer, torch.optim.Adam]
+Training = tuple[Transformer, torch.optim.Optimizer]
 
 
 @pytest.fixture

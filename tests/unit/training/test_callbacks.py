@@ -1,5 +1,6 @@
 """Callbacks of the loop: when each method is called, and what it can change."""
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,6 +29,29 @@ def train_with(corpus: Path, project: Path, tmp_path: Path) -> Train:
         return train(config, data_dir=project / "data", runs_dir=tmp_path, fresh=fresh, callbacks=[callback])
 
     return trained
+
+
+class SweepLearningRates(Callback):
+    """Takes some steps before training begins, and puts weights and moments back."""
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        learner = trainer.learner
+        model, optimizer = copy.deepcopy((learner.model.state_dict(), learner.optimizer.state_dict()))
+        for step, rate in enumerate((1e-4, 1e-2), start=1):
+            learner.set_learning_rate(rate)
+            learner.backward(trainer.texts.train.split, [trainer.texts.train.rows[:9]], step=step)
+            learner.step()
+        learner.model.load_state_dict(model)
+        learner.optimizer.load_state_dict(optimizer)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_sweep_of_learning_rates_on_begin_changes_no_bit(train_with: Train, tmp_path: Path, optimizer: str) -> None:
+    weights = []
+    for name, callback in (("plain", Callback()), ("swept", SweepLearningRates())):
+        run = train_with(callback, f"training.optimizer={optimizer}", "training.epochs=2", f"name={name}")
+        weights.append((run.checkpoint("last") / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]
 
 
 class Noted(Callback):

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 import torch
 
+from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.model.transformer import Transformer
@@ -39,6 +40,13 @@ def gradient(weight: torch.Tensor) -> torch.Tensor:
 
 def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
+
+
+@pytest.mark.parametrize("setting", ["auto", "float32", "bfloat16"])
+def test_learner_resolves_precision(setting: Precision | Literal["auto"]) -> None:
+    device, model = torch.device("cpu"), Transformer(SHAPE, source_vocabulary=7, target_vocabulary=7, pad_id=PAD)
+    learner = Learner(model, TrainingConfig(precision=setting), device)
+    assert learner.precision == learner.training.precision == choose_precision(setting, device)
 
 
 def test_step_depends_on_weights_batches_and_number_alone() -> None:
