@@ -27,8 +27,8 @@ from measure.training import beside_plain, beside_products, measure_training
 from transformer_cli import prepare
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import TfmError
+from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.provenance import processor
-from transformer_cli.runs.run import find_run
 from transformer_cli.system.terminal import format_table
 
 DATA = Path("data")

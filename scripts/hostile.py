@@ -48,7 +48,8 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import DataError, TfmError
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.finding import find_run
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import validations_so_far
 from transformer_cli.text import words
 from transformer_cli.text.codec import SIDES

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from disturb import Disturbance, disturbed, is_of_time
-from transformer_cli.runs.run import POINTERS, Run
+from transformer_cli.runs.folder import POINTERS
+from transformer_cli.runs.run import Run
 
 
 class PowerCut(BaseException):

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.runs.run import fixed_settings, write_config
+from transformer_cli.runs.metadata import fixed_settings, write_config
 from transformer_cli.system.files import read_checksums, write_checksums
 
 

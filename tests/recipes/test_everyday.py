@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from kinds import Refused, Tfm
 from outcomes import power_cut
 from sealed import edit_sealed
-from transformer_cli.runs.run import find_run
+from transformer_cli.runs.finding import find_run
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),

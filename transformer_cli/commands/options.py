@@ -89,7 +89,7 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
     Raises CheckpointError if a run does not exist, and BadParameter if one is named twice or if a pattern matches
     several where a single run is needed.
     """
-    from transformer_cli.runs.run import find_run
+    from transformer_cli.runs.finding import find_run
 
     if argument and option:
         raise typer.BadParameter("runs are given both as arguments and with --run; use one of the two")
@@ -109,7 +109,7 @@ def match_runs(name: str) -> list[str]:
 
     Raises CheckpointError if no run matches.
     """
-    from transformer_cli.runs.run import run_names
+    from transformer_cli.runs.finding import run_names
 
     if not set("*?[") & set(name) or Path(name).exists():
         return [name]

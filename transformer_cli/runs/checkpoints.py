@@ -38,16 +38,10 @@ from torch import Tensor
 from transformer_cli.compute.devices import catch_oom
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.finding import write_latest
+from transformer_cli.runs.folder import CHECKPOINT, POINTERS, RESTORE_HINT, as_checkpoint_error, retry_if_moved
 from transformer_cli.runs.provenance import PER_CALL_KEYS
-from transformer_cli.runs.run import (
-    CHECKPOINT,
-    POINTERS,
-    RESTORE_HINT,
-    Run,
-    as_checkpoint_error,
-    retry_if_moved,
-    write_latest,
-)
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import (
     LOSS_CHECK,
     Average,

@@ -18,17 +18,17 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Affects, keys_affecting
 from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import CheckpointError, TfmError
-from transformer_cli.runs.provenance import SavedResult, last_result
-from transformer_cli.runs.run import (
+from transformer_cli.runs.finding import find_run
+from transformer_cli.runs.folder import (
     POINTERS,
-    Run,
     as_checkpoint_error,
-    find_run,
     is_exported,
     is_new,
     retry_if_moved,
     training_lock,
 )
+from transformer_cli.runs.provenance import SavedResult, last_result
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import (
     TrainingState,
     best_of,

@@ -11,7 +11,8 @@ from pathlib import Path
 from transformer_cli.config.load import from_json
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
-from transformer_cli.runs.run import HISTORY, RESTORE_HINT, Run, as_checkpoint_error, is_new, retry_if_moved
+from transformer_cli.runs.folder import HISTORY, RESTORE_HINT, as_checkpoint_error, is_new, retry_if_moved
+from transformer_cli.runs.run import Run
 from transformer_cli.system.files import read_bytes, read_verified_json, sha256_of_bytes
 
 LOSS_CHECK = "loss-check.json"

@@ -18,7 +18,7 @@ from transformer_cli.compute.devices import catch_oom
 from transformer_cli.compute.threads import INLINE_POOL, WorkerPool
 from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
-from transformer_cli.runs.run import as_checkpoint_error
+from transformer_cli.runs.folder import as_checkpoint_error
 from transformer_cli.runs.state import LOSS_CHECK
 from transformer_cli.search.interface import BATCH_POSITIONS, GPU_BATCH_POSITIONS, group_by_length
 from transformer_cli.system.files import read_verified_json

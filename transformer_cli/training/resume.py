@@ -17,16 +17,11 @@ from transformer_cli.data.dataset import Dataset, find_dataset, is_made_from
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import check_model_memory
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
+from transformer_cli.runs.finding import move_latest
+from transformer_cli.runs.folder import free_name, is_new, training_lock
+from transformer_cli.runs.metadata import write_config
 from transformer_cli.runs.provenance import provenance, provenance_changes
-from transformer_cli.runs.run import (
-    Run,
-    find_tokenizer_run,
-    free_name,
-    is_new,
-    move_latest,
-    training_lock,
-    write_config,
-)
+from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import delete_unfinished
 from transformer_cli.system.locks import exclusive_lock

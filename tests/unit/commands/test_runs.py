@@ -18,7 +18,8 @@ from transformer_cli.adapters.study import plots
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
-from transformer_cli.runs.run import Run, write_config
+from transformer_cli.runs.metadata import write_config
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
 from transformer_cli.system.locks import exclusive_lock
 

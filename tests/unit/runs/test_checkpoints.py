@@ -24,7 +24,8 @@ from transformer_cli.runs.checkpoints import (
     save_validation_weights,
     set_moments,
 )
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.finding import find_run
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
 from transformer_cli.training.optimisers import make_optimizer
 from transformer_cli.translate import open_models, refuse_not_finite

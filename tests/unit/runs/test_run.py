@@ -14,7 +14,8 @@ from sealed import edit_sealed
 from small_run import make_run
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run, find_run, find_tokenizer_run, write_latest
+from transformer_cli.runs.finding import find_run, write_latest
+from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.system.files import read_checksums, write_checksums
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.translate import Translator

@@ -18,7 +18,8 @@ from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.runs.run import Run, is_new
+from transformer_cli.runs.folder import is_new
+from transformer_cli.runs.run import Run
 from transformer_cli.training.resume import Environment, OpenedRun, open_run
 
 Open = Callable[..., AbstractContextManager[OpenedRun]]

@@ -13,7 +13,8 @@ from transformer_cli.config.schema import Affects, Config, keys_affecting
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import Checkpoint, load_best
-from transformer_cli.runs.run import Run, free_name
+from transformer_cli.runs.folder import free_name
+from transformer_cli.runs.run import Run
 from transformer_cli.system.files import read_checksums, read_verified_json, write_checksums, write_json
 from transformer_cli.system.terminal import first_few, pluralize
 from transformer_cli.text.vectors import Vectors, read_vectors

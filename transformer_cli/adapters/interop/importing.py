@@ -24,7 +24,8 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import check_model_memory
 from transformer_cli.model.transformer import Transformer, UninitializedWeights, count_parameters
 from transformer_cli.runs.checkpoints import save_imported
-from transformer_cli.runs.run import Run, is_new
+from transformer_cli.runs.folder import is_new
+from transformer_cli.runs.run import Run
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, ImportedCodec
 from transformer_cli.text.languages import MULTILINGUAL, TARGET_TOKEN, find_target_languages, language_code, short_code

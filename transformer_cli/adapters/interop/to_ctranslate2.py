@@ -22,7 +22,9 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
-from transformer_cli.runs.run import EDITABLE_FILES, ExportInfo, Run, is_exported, write_config, write_metadata
+from transformer_cli.runs.folder import EDITABLE_FILES, is_exported
+from transformer_cli.runs.metadata import ExportInfo, write_config, write_metadata
+from transformer_cli.runs.run import Run
 from transformer_cli.scoring.losses import read_loss_check, sentence_losses
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.system.terminal import pluralize

@@ -29,8 +29,9 @@ from transformer_cli.adapters.study.statistics import (
 )
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
+from transformer_cli.runs.folder import is_pointer
 from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
-from transformer_cli.runs.run import Run, is_pointer
+from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
 from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, text_metrics, warn_about_text
 from transformer_cli.system.arguments import as_list

@@ -17,7 +17,9 @@ from transformer_cli.adapters.interop.to_ctranslate2 import export, readme, writ
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.layers import Residual
-from transformer_cli.runs.run import ExportInfo, Run, is_new
+from transformer_cli.runs.folder import is_new
+from transformer_cli.runs.metadata import ExportInfo
+from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
 
 

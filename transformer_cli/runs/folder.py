@@ -1,0 +1,129 @@
+"""A run's folder: the names of its files, and what state it is in.
+
+runs/multi30k/
+    run.json                        metadata (`RunMetadata`)
+    SHA256SUMS                      the checksums of run.json, the codecs and the copied text
+    config.yaml                     the whole config, with what training chose, such as the precision
+    source.vocab.txt target.vocab.txt target.detokenizer.json
+                                    the dataset's codecs; for subwords {source,target}.subwords.model instead
+    extra_valid.source.txt replay.target.txt …
+                                    copies of the text that training.extra_valid and training.replay name
+    frozen_rows.json                the words whose pretrained vectors are frozen, with model.vectors.freeze
+    history.jsonl curves.png        the validations, one per line; the same as a picture
+    tensorboard/                    the same as an event file, with training.tensorboard
+    evaluations.jsonl               the results of `tfm evaluate` (see provenance.py)
+    checkpoints/step-0004540/       the checkpoint after step 4540 (see checkpoints.py)
+    best last average               pointers: text files with the name of a checkpoint
+    .incomplete                     exists until the first checkpoint is complete
+runs/latest                         a text file with the name of the newest run
+
+exports/multi30k-int8/              an exported model: the weights in CTranslate2's format
+    run.json                        the run's metadata, and `exported` (`ExportInfo`)
+    SHA256SUMS                      the checksums of all files but config.yaml and README.md
+    config.yaml                     the config; its section `decoding` may be edited
+    source.vocab.txt target.vocab.txt target.detokenizer.json     as above
+    model.bin config.json *_vocabulary.json     what CTranslate2 reads
+    README.md                       how to use the model from Python without tfm
+    evaluations.jsonl               as above
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+from transformer_cli.config.schema import MAX_NAME_CHARS
+from transformer_cli.errors import CheckpointError, DataError, FileError
+
+Result = TypeVar("Result")
+
+EXPORTED_WEIGHTS = "model.bin"
+HISTORY = "history.jsonl"
+INCOMPLETE = ".incomplete"
+STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
+CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
+POINTERS = ("best", "last", "average")
+RESTORE_HINT = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
+EXPORT_AGAIN_HINT = "restore it, or delete the folder and export the run again"
+IS_EXPORTED = (
+    "an exported model can translate and be evaluated, but not trained or inspected; name the run that it was made from"
+)
+EDITABLE_FILES = ("config.yaml", "README.md")  # of an exported model
+
+
+def is_new(folder: Path) -> bool:
+    """Whether a folder is absent or has no complete checkpoint, so that a new run can be trained in it.
+
+    Raises CheckpointError if the folder is an exported model's, or if run.json or `last` of a trained run is gone.
+    """
+    if is_exported(folder):
+        raise CheckpointError(f"{folder}: {IS_EXPORTED}")
+    is_begun = (folder / "run.json").is_file() or any(folder.glob("checkpoints/*-*"))
+    has_pointer = any(os.path.lexists(folder / name) for name in POINTERS)
+    if not has_pointer and ((folder / INCOMPLETE).is_file() or not is_begun):
+        return True
+    for name in ("run.json", "last"):
+        if not (folder / name).is_file():
+            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE_HINT}")
+    return False
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder is an exported model's, by its weights."""
+    return os.path.lexists(folder / EXPORTED_WEIGHTS)  # False for a folder without permission
+
+
+def is_pointer(path: Path) -> bool:
+    """Whether a path is a run's pointer to a checkpoint, such as runs/demo/last."""
+    return path.name in POINTERS and path.is_file() and path.with_name("run.json").is_file()
+
+
+def training_lock(folder: Path) -> Path:
+    """Returns the file that is locked while a process trains the run in a folder, which need not exist yet.
+
+    For a symbolic link, returns the lock of the folder that it leads to.
+    """
+    real = folder.resolve() if folder.is_symlink() else folder
+    return real.with_name(f".{real.name}.lock")
+
+
+def free_name(folder: Path) -> str:
+    """Returns a free name for another run beside `folder`, such as multi30k-2 for multi30k."""
+    names = (f"{folder.name[: MAX_NAME_CHARS - len(str(number)) - 1]}-{number}" for number in count(2))
+    return next(name for name in names if not folder.with_name(name).exists())
+
+
+def retry_if_moved(path: Path, read: Callable[[], Result]) -> Result:
+    """Call `read`, which follows the pointer `path`; if it fails and training has moved the pointer, call it again.
+
+    Training deletes a checkpoint as soon as no pointer names it, even if another process is reading it.
+    """
+    while True:
+        before = bytes_or_none(path)
+        try:
+            return read()
+        except CheckpointError:
+            if bytes_or_none(path) == before:
+                raise
+
+
+@contextmanager
+def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
+    """Turn FileError and DataError into CheckpointError with a remedy. folder: the run's, for the message."""
+    try:
+        yield
+    except (DataError, FileError) as error:
+        prefix = f"{folder}: damaged run: " if folder else ""
+        remedy = EXPORT_AGAIN_HINT if folder and is_exported(folder) else RESTORE_HINT
+        raise CheckpointError(f"{prefix}{error}; {remedy}") from None
+
+
+def bytes_or_none(path: Path) -> bytes | None:
+    """Returns the content of a file; None if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
