@@ -275,7 +275,10 @@ DOCX = (
     f"{RUN}|<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>{RUN}|<w:p>{RUN}</w:p>|<w:r><w:x/></w:r>|<w:r><w:tab/></w:r>|"
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
     f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;|'
-    f'<w:r><w:ruby><w:rt/><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r>|<w:r><docPr xmlns="x" descr="a"/></w:r>'
+    f'<w:r><w:ruby><w:rt/><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r>|<w:r><docPr xmlns="x" descr="a"/></w:r>|'
+    '<w:r><w:fldChar w:fldCharType="begin"/><w:instrText>DATE</w:instrText><w:fldChar w:fldCharType="separate"/></w:r>|'
+    f'<w:r><w:fldChar w:fldCharType="begin"/>⟨<w:instrText>ADDIN</w:instrText>⟩|'
+    f'<w:fldSimple w:instr="DATE">{RUN}</w:fldSimple>'
 )
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (

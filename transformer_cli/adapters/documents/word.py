@@ -9,7 +9,7 @@ most characters of the paragraph. Neighbouring runs with equal properties become
 import html
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -47,6 +47,20 @@ _RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # by Word when it opens
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
 _WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
 _REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # the editing session in which a run was written
+_DATA_FIELD = re.compile(  # by its code
+    r"\s{0,9}(?:(?P<spans_paragraphs>ADDIN|ADDRESSBLOCK|BIBLIOGRAPHY)|AUTHOR|CITATION|CREATEDATE|DATE|DOCVARIABLE|EDITTIME"
+    r"|DOCPROPERTY(?!\s+\"?(?:Title|Subject|Category|Keywords|Comments)\b)|FILENAME|FILESIZE|GREETINGLINE|LASTSAVEDBY"
+    r"|LISTNUM|MERGEFIELD|MERGEREC|MERGESEQ|NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REVNUM|SAVEDATE|SECTION"
+    r"|SECTIONPAGES|SEQ|TEMPLATE|TIME|USERADDRESS|USERINITIALS|USERNAME)\b",
+    re.IGNORECASE,
+)
+_MAX_CODE_CHARS = 100  # of a field's code, which decide what its result is
+_CODE_STYLE = re.compile(  # the name of a style; HTML Preformatted is not one, since much pasted prose has it
+    r"(?:(?:html|inline|program|source)[ _-]?)?code(?:[ _-]?(?:block|fragment|inline|snippet|text))?(?:[ _-]?char)?"
+    r"|html (?:keyboard|sample|typewriter|variable)|verbatim(?: char)?|source text|quell(?:text|code)|[a-z]{2,20}tok",
+    re.IGNORECASE,
+)
+_STYLED = {"w:pStyle": "w:p", "w:rStyle": "w:r"}
 _LANGUAGE = re.compile(r"(?<==[\"'])[\w-]+(?=[\"'])")
 _DESCRIBED = ("?:docPr", "?:cNvPr", "?:shape")  # elements with alternative texts
 _ALTERNATIVE_TEXT = re.compile(r"(?:(?<=\sdescr=\")|(?<=\stitle=\")|(?<=\salt=\"))([^\"]+)")
@@ -110,21 +124,37 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
         return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
 
-    return ParsedFile([parse_part(text, languages) for text, _ in texts.values()], assemble)
+    code_styles = {
+        each for name, (text, _) in texts.items() if "styles" in parts[name][0] for each in _code_styles(text)
+    }
+    return ParsedFile([parse_part(text, languages, code_styles) for text, _ in texts.values()], assemble)
 
 
-def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
+def _code_styles(styles: str) -> Iterator[str]:
+    """Yield the ids of the styles of code. Their names are the same in all languages of Word, but not their ids."""
+    style = ""
+    for event in xml_events(styles, _PREFIXES):
+        style = event.attributes.get("w:styleId", style)
+        if event.name == "w:name" and _CODE_STYLE.fullmatch(event.attributes.get("w:val", "")):
+            yield style
+
+
+def parse_part(source: str, languages: LanguagePair = ("", ""), code_styles: Collection[str] = ()) -> Document:
     """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
 
-    languages: codes of source and target; a w:lang of the source language gets the target language.
+    languages: codes of source and target; a w:lang of the source language gets the target language. code_styles: the
+    ids of styles whose text is code.
     """
     document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
+    data = _DataFinder(code_styles)
     for event in xml_events(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
         texts = _Parts()
-        if event.name == "w:lang":
+        if data.is_data(event, step, last):
+            event = event._replace(kind="data")
+        elif event.name == "w:lang":
             raw = _LANGUAGE.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
             event = event._replace(raw=raw)
         elif event.kind == "text" and last == "dc:title":
@@ -150,6 +180,45 @@ def parse_part(source: str, languages: LanguagePair = ("", "")) -> Document:
             else:
                 document.parts += parts
     return document
+
+
+class _DataFinder:
+    """Finds text that is data or code: results of fields such as citations, and text in a style of code."""
+
+    def __init__(self, code_styles: Collection[str]) -> None:
+        self._code_styles = code_styles
+        self._styled = set[str]()  # the names of open elements that have a style of code
+        self._codes = list[str]()  # of the open fields
+        self._depth = 0  # of the outermost open field whose result is data
+        self._spans_paragraphs = False  # whether that field may, as a bibliography does
+        self._n_open = 0  # elements inside a simple field or a content control that contains data
+
+    def is_data(self, event: XmlEvent, step: int, last: str) -> bool:
+        """Whether an event is such text. Takes all events of a part in order. step, last: see `parse_part`."""
+        name, value = event.name, event.attributes.get("w:val", "")
+        kind = event.attributes.get("w:fldCharType", "") if step > 0 else ""
+        self._styled.discard(name)
+        if name in _STYLED and value in self._code_styles:
+            self._styled.add(_STYLED[name])
+        if self._n_open or (name == "w:fldSimple" and _DATA_FIELD.match(event.attributes.get("w:instr", ""))):
+            self._n_open += step
+        elif name == "w:tag" and value.startswith("MENDELEY_"):  # in the properties of a content control
+            self._n_open = 3
+        if kind == "begin":
+            self._codes.append("")
+        elif kind == "separate" and self._codes and not self._depth:
+            found = _DATA_FIELD.match(self._codes[-1])
+            self._depth, self._spans_paragraphs = (
+                (len(self._codes), bool(found["spans_paragraphs"])) if found else (0, False)
+            )
+        elif kind == "end":
+            del self._codes[-1:]
+            self._depth *= self._depth <= len(self._codes)
+        elif last == "w:instrText" and self._codes:
+            self._codes[-1] = (self._codes[-1] + event.text)[:_MAX_CODE_CHARS]
+        elif name == "w:p" and step < 0:
+            self._depth *= self._spans_paragraphs
+        return event.kind == "text" and bool(self._n_open or self._depth or self._styled)
 
 
 def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
@@ -181,10 +250,11 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             elif not depth and into is properties:
                 run += "".join(map(str, properties))
                 formatting = _INVISIBLE_PROPERTIES.sub("", "".join(map(str, properties)))
-        elif kind == "text" and is_in_text:
+        elif kind in ("text", "data") and is_in_text:
             is_indented = "\n" in each.text and not keeps_spaces
             raw = f'<{_prefix(run)}t xml:space="preserve">{each.raw}</{_prefix(run)}t>'
-            items.append(_Item([raw], run, formatting, each.text.strip() if is_indented else each.text))
+            text = each.text.strip() if is_indented else each.text
+            items.append(_Item([raw], run, formatting, text * (kind == "text")))
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:

@@ -68,12 +68,14 @@ def run(text: str, properties: str = "") -> str:
 
 BOLD, LINK = "<w:rPr><w:b/></w:rPr>", '<w:hyperlink r="1">'
 FIELD = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
-CODE = "<w:r><w:instrText>PAGE Seite</w:instrText></w:r>"
+CODE = "<w:r><w:instrText>REF Seite</w:instrText></w:r>"
+CITATION = CODE.replace("REF", "ADDIN")
 NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2], CODE, FIELD[1]])
 TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
 TAG = "<w:smartTag><w:smartTagPr/>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
 ITALIC = "<w:rPr><w:i/></w:rPr>"
+STYLE = "<w:rPr><w:{}Style w:val='{}'/></w:rPr>"
 RUBY = (
     f"<w:r>{ITALIC}<w:ruby><w:rubyPr><w:lid/></w:rubyPr><w:rt><w:r><w:t>lesung</w:t></w:r></w:rt>"
     "<w:rubyBase>{}</w:rubyBase></w:ruby>"
@@ -117,6 +119,8 @@ MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
          "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
         (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
          FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" DA SEITE")),
+        (run("wie ") + FIELD[0] + CITATION + FIELD[1] + run("(Weber und ") + run("Sohn)") + FIELD[2] + run(" sagen"),
+         FIELD[0] + CITATION + FIELD[1] + run("(Weber und ") + run("Sohn)") + FIELD[2] + run(" SAGEN WIE")),
         (run("ein ") + NESTED + run("hund") + FIELD[2] + run(" da"),
          run("DA ") + NESTED + run("HUND") + FIELD[2] + run(" EIN")),
         (run("ein ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("hund da"),
@@ -168,7 +172,7 @@ def test_word_indented_text_loses_its_indentation() -> None:
 PIECES = [
     *(run(text) for text in ("ein ", "hund ", " ", "12 ")),
     *(run(text, BOLD) for text in ("rot ", ". ", "3")),
-    *(LINK, "</w:hyperlink>", "<w:ins>", "</w:ins>", *FIELD, CODE, *MARKS),
+    *(LINK, "</w:hyperlink>", "<w:ins>", "</w:ins>", *FIELD, CODE, CITATION, *MARKS),
     *("<w:r><w:tab/></w:r>", "<w:r><w:br/><w:t>zeile </w:t></w:r>", BOX.format(run("kasten")), "<w:proofErr/>"),
     *("<w:r><w:footnoteReference/></w:r>", HYPHEN),
 ]
@@ -259,6 +263,45 @@ def test_word_alternative_texts_title_and_languages_are_translated() -> None:
     picture = PICTURE.replace("ein &quot;hund&quot;", "EIN &quot;HUND&quot;").replace("im park", "IM PARK")
     picture = picture.replace('title="hund"', 'title="HUND"')
     assert found["d"] == f"{BODY}{picture}<w:p>{run('HUND', changed)}</w:p></w:body></w:document>"
+
+
+def field(code: str, result: str, end: str = FIELD[2]) -> str:
+    return f"{FIELD[0]}<w:r><w:instrText>{code}</w:instrText></w:r>{FIELD[1]}{result}{end}"
+
+
+@pytest.mark.parametrize(
+    ("paragraphs", "expected"),
+    [
+        ([field(" mergefield Name", run("Herr A")) + run(", hallo")], [", hallo"]),
+        ([run("von ") + f"<w:fldSimple w:instr=' AUTHOR '>{run('A')}</w:fldSimple>", run("b")], ["von", "b"]),
+        ([field(" REF x", run("kapitel ") + field("PAGEREF x", run("iv"))) + run(" da")], ["kapitel da"]),
+        ([field("DOCPROPERTY Title", run("ein hund")), field("DOCPROPERTY Firma", run("Hund AG"))], ["ein hund"]),
+        ([field("ADDIN EN.REFLIST", run("A: b"), ""), run("C: d"), run("E: f") + FIELD[2], run("g")], ["g"]),
+        ([field("DATE", run("3. mai"), ""), run("ein hund")], ["ein hund"]),  # a field without an end
+        (
+            ["<w:sdt><w:sdtPr><w:tag w:val='MENDELEY_CITATION_v3'/></w:sdtPr>" + run("(A)") + "</w:sdt>" + run("b")],
+            ["b"],
+        ),
+        ([run("nimm ") + run("foo", STYLE.format("r", "Qt")) + run(" jetzt")], ["nimm jetzt"]),
+        (
+            [
+                f"<w:pPr>{STYLE.format('p', 'VC')[7:-8]}</w:pPr>" + run("a ", STYLE.format("r", "Qt")) + run("b"),
+                run("c"),
+            ],
+            ["c"],
+        ),
+        ([run("foo", STYLE.format("r", "HTML"))], ["foo"]),
+    ],
+)
+def test_word_data_of_fields_and_code_are_kept(paragraphs: list[str], expected: list[str]) -> None:
+    names = {"Qt": "HTML Code", "VC": "Verbatim Char", "HTML": "HTML Preformatted Char"}
+    styles = "".join(f"<w:style w:styleId='{key}'><w:name w:val='{name}'/></w:style>" for key, name in names.items())
+    text = f"{BODY}{''.join(f'<w:p>{each}</w:p>' for each in paragraphs)}</w:body></w:document>"
+    parts = {"d": "document.main", "s": "styles"}
+    members = {"[Content_Types].xml": types(parts), "d": text, "s": f"{BODY}{styles}</w:body></w:document>"}
+    opened = PARSERS["docx"](archive(members), ("de", "en"))
+    assert [block.text for block in opened.blocks] == expected
+    assert opened.render([(block.text, []) for block in opened.blocks]) == archive(members)
 
 
 TYPED = types({"d": "document.main"})
