@@ -47,6 +47,7 @@ PLACEHOLDERS = re.compile(
     rf"(?:(?![.,;:!?…'‘’‚\]}}*`]){_URL_CHAR}|{_URL_BRACKETS})"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
     r"|_{3,}|(?<![^\s:])\.{5,}(?!\w)"  # blanks to fill in
+    r"|(?<![\w:])(?::[a-z\d_+-]{2,40}:)+(?![\w:`])"  # emoji by name, as :dog_face:
     r"|\{\w{1,9}>|<\w{1,9}\}"  # tags of Phrase, as .mxliff has them: {1>, <b}
     r"|(?<![\w&;])\w{1,20}&amp;\w{1,20}(?!\w)"  # H&amp;M
     r"|&(?:#\d{1,7}|#[xX][\da-fA-F]{1,6}|[a-zA-Z][a-zA-Z\d]{1,31});"  # may be a character reference of HTML

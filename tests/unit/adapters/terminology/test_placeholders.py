@@ -57,6 +57,10 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
             "Herr ____ (_____), geb. am___in ___. Ort: ....... __init__ ja..... .....so",
             ["____", "(_____)", "___", "___", "......."],
         ),
+        (
+            "A :dog_face: (:+1:) :wave::skin-tone-2:! Um 12:30:45 :ref:`b` std::c::d :E f:",
+            [":dog_face:", "(:+1:)", ":wave::skin-tone-2:"],
+        ),
         ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
 )
