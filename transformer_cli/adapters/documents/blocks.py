@@ -177,6 +177,10 @@ class Document:
     """all blocks; those of attributes come before the block that contains them"""
     conversions: Conversions = field(default_factory=Conversions)
     """of printf, for which stand-ins are in the blocks"""
+    n_other_language: int = 0
+    """how many texts are kept because they are marked as another language than the source"""
+    is_mostly_other: bool = False
+    """whether over half of the file's text is so marked, and is therefore translated"""
 
     def add_text(self, raw: str, escape: Callable[[str], str]) -> str | Block:
         """Returns a new block for a text of XML that has no markup, or the text itself if it has no letter."""
@@ -196,6 +200,20 @@ class Document:
             text, links = block.restore_whitespace(text, links)
             written[block] = block.write(_insert_elements(block, text, _place_elements(block, text, links), written))
         return self.conversions.restore("".join(_fill_blocks(self.parts, written)))
+
+
+def parse_marked(parse: Callable[[str], list[Document]], language: str) -> list[Document]:
+    """Parse a file, and keep text marked as another language, unless that is over half of its text.
+
+    parse: takes the source language, or "" to keep no such text.
+    """
+    found = parse(language)
+    if any(each.n_other_language for each in found):
+        whole = parse("")
+        n_chars, n_all = (sum(len(block.source) for one in each for block in one.blocks) for each in (found, whole))
+        if 2 * n_chars < n_all:
+            return [replace(each, is_mostly_other=True) for each in whole]
+    return found
 
 
 class Builder:

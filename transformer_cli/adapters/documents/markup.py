@@ -22,11 +22,13 @@ from transformer_cli.adapters.documents.blocks import (
     Inline,
     InlineKind,
     escaping_writer,
+    parse_marked,
 )
 from transformer_cli.adapters.documents.branches import find_code
 from transformer_cli.adapters.documents.xmltext import XML_ENCODING
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.text.alignment import Span
+from transformer_cli.text.languages import is_language_code, is_other_language, is_own_name
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import primary_subtag
 
@@ -95,6 +97,9 @@ _TAG_OR_SIGN = re.compile(  # in messages, where <input file> and a < b are text
     rf"\s*/?|\s[^<>={_FILLED_IN}]*(?:[{_FILLED_IN}][^<>=]*|=(?:[^<>\"']|\"[^\"]*\"|'[^']*')*))>)|<",
     re.DOTALL,
 )
+_TOPIC = re.compile(r"[#@]\w[\w.-]*")  # or a person, as the text of a link
+MAX_NAME_CHARS = 200  # of a link, with tags, that may be the name of a topic or language
+_AFTER_PARAGRAPH = "/?(?:article|blockquote|body|d[dlt]|div|footer|form|h[1-6r]|li|main|ol|p|section|t[dhr]|table|ul)"
 _CODE_BOUNDARY = rf"</?(?i:{'|'.join(sorted(BLOCK_ELEMENTS - VOID_ELEMENTS))})\b"
 
 
@@ -124,14 +129,21 @@ def html_encoding(content: bytes) -> str:
 def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
     """Parse a page or a fragment into blocks. Accepts any text.
 
-    languages: codes of source and target; a lang attribute with the source language gets the target language.
+    languages: codes of source and target; a lang attribute with the source language gets the target language. Text
+    with another one is kept, see `parse_marked`.
     """
-    build = Builder(_TEXT_WRITER)
-    for each in _Reader([Inline(source, source)] * bool(source), str, languages, is_page=True).read():
-        is_unopened = each.closes and not build.has_open(each.closes)
-        build.add(each._replace(kind="block_end") if is_unopened else each)
-    build.end_block()
-    return build.document
+
+    def parse(language: str) -> list[Document]:
+        build, reader = Builder(_TEXT_WRITER), _Reader([Inline(source, source)] * bool(source), str, languages, True)
+        reader.language = language
+        for each in reader.read():
+            is_unopened = each.closes and not build.has_open(each.closes)
+            build.add(each._replace(kind="block_end") if is_unopened else each)
+        build.end_block()
+        build.document.n_other_language = reader.n_other_language
+        return [build.document]
+
+    return parse_marked(parse, languages[0])[0]
 
 
 def parse_inlines(inlines: Sequence[Inline], escape: Callable[[str], str], languages: tuple[str, str]) -> list[Inline]:
@@ -154,6 +166,7 @@ class _Reader:
         self, inlines: Sequence[Inline], escape: Callable[[str], str], languages: tuple[str, str], is_page: bool = False
     ) -> None:
         self.escape, self.languages, self.is_page = escape, languages, is_page
+        self.language, self.n_other_language = languages[0], 0  # see `parse_marked`
         texts = [each.text or ("\n" if each.kind else _ELEMENT) for each in inlines]
         self.source, self.raw = "".join(texts), "".join(each.raw for each in inlines)
         self.starts = [0, *accumulate(map(len, texts))]
@@ -208,7 +221,12 @@ class _Reader:
                 continue
             attributes = _attributes(self.masked, token, position)
             translate, is_empty = _translate_attribute(attributes), self.masked.endswith("/>", start, position)
-            is_kept = name in RAW_TEXT or translate is False or (name in NO_TRANSLATE and translate is None)
+            language = _value(attributes, "lang") or _value(attributes, "xml:lang")
+            is_other = is_language_code(language) and is_other_language(language, self.language)
+            is_other &= translate is None and name not in NO_TRANSLATE | {"html"}
+            self.n_other_language += is_other
+            is_name = is_other or (name == "a" and self._is_name(attributes, position)) or name in NO_TRANSLATE
+            is_kept = name in RAW_TEXT or translate is False or (translate is None and is_name)
             is_closed = self.is_page or start < self.end_tags.get("ruby" if name in RUBY_NOTES else name, 0)
             if is_kept and is_closed and name not in VOID_ELEMENTS and (name in RAW_TEXT or not is_empty):
                 inside, position = position, _end_of_element(self.masked, position, last, name)
@@ -230,6 +248,12 @@ class _Reader:
             tag = Inline("", "", f"<{name}" * (not is_void), "", "block_end" if is_block else "")
             yield self.tag((start, position), name, tag, {} if is_kept else attributes)
         yield from self.text(position, last, has_references=self.is_page)
+
+    def _is_name(self, attributes: _Attributes, start: int) -> bool:
+        """Whether the text of a link is a #Topic, or a language's own name (hreflang="fr": Français). start: of it."""
+        end = self.masked.find("</a", start, start + MAX_NAME_CHARS)
+        text = html.unescape(re.sub("<[^<>]*>", "", self.masked[start : max(start, end)])).strip()
+        return _TOPIC.fullmatch(text) is not None or is_own_name(text, _value(attributes, "hreflang"))
 
     def text(self, start: int, end: int, *, has_references: bool) -> Iterator[Inline]:
         """Yield a part without tags: its text, and the code and the inlines in it."""
@@ -284,16 +308,18 @@ def _attributes(source: str, token: re.Match[str], end: int) -> _Attributes:
     return {each[1].lower(): each for each in reversed([*found])}
 
 
+def _value(attributes: _Attributes, name: str) -> str:
+    """Returns the value of an attribute in lower case; "" for one that is missing."""
+    found = attributes.get(name)
+    return (found[2] or found[3] or found[4] or "").lower() if found else ""
+
+
 def _translate_attribute(attributes: _Attributes) -> bool | None:
     """Returns whether the author wants an element to be translated; None if the tag does not say."""
 
-    def value(name: str) -> str | None:
-        found = attributes.get(name)
-        return found and (found[2] or found[3] or found[4] or "").lower()
-
-    if (translate := value("translate")) in ("yes", "", "no"):
+    if "translate" in attributes and (translate := _value(attributes, "translate")) in ("yes", "", "no"):
         return translate != "no"
-    return False if "notranslate" in (value("class") or "").split() else None
+    return False if "notranslate" in _value(attributes, "class").split() else None
 
 
 def _find_block_like(source: str, position: int, last: int) -> set[int]:
@@ -349,8 +375,9 @@ def _end_of_element(source: str, position: int, last: int, name: str) -> int:
     if name in RAW_TEXT:
         found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, position, last)
         return found.end() if found else last
-    if name in RUBY_NOTES:
-        found = re.compile(rf"</{name}\s*>|(?=<(?:/ruby|r[bpt])\b)", re.IGNORECASE).search(source, position, last)
+    if name in (*RUBY_NOTES, "p"):  # they need no end tag
+        following = "/ruby|r[bpt]" if name in RUBY_NOTES else _AFTER_PARAGRAPH
+        found = re.compile(rf"</{name}\s*>|(?=<(?:{following})\b)", re.IGNORECASE).search(source, position, last)
         return found.end() if found else last
     n_open = 1
     while n_open and (token := _MARKUP.search(source, position, last)):

@@ -13,7 +13,8 @@ from transformer_cli.text.alignment import Link
 LanguagePair = tuple[str, str]
 """The codes of the source and target language"""
 
-NO_LETTER = "without a letter"  # the reason why a text is kept
+NO_LETTER, OTHER_LANGUAGE = "without a letter", "in another language"  # why a text is kept
+MOSTLY_OTHER = "over half of the text is marked as another language than {}; it is translated all the same"
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _HOSTNAME_CODECS = ("idna", "punycode")
 

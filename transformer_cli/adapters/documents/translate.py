@@ -1,7 +1,6 @@
 """Translates documents block by block."""
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from transformer_cli.adapters.documents.blocks import Block, Place
 from transformer_cli.adapters.documents.files import FORMATS, SETTINGS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.parsed_file import MOSTLY_OTHER, OTHER_LANGUAGE
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
@@ -18,14 +18,11 @@ from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
-from transformer_cli.text.languages import MULTILINGUAL
+from transformer_cli.text.languages import is_other_language
 from transformer_cli.text.line_encoder import bounded_sentence_spans
 from transformer_cli.text.lines import is_too_long
-from transformer_cli.text.normalization import primary_subtag
 from transformer_cli.text.sentences import join_translations
 from transformer_cli.translate import Translator
-
-ANY_LANGUAGE = "xx"  # of a run whose language spaCy does not have
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +57,8 @@ def translate_html(translator: Translator, html: str) -> str:
     data = translator.run.config.data
     document = parse_html(html, (data.input_language, data.output_language))
     found, parts = _translate_blocks(translator, document.blocks)
+    if document.is_mostly_other:
+        log.warning(MOSTLY_OTHER.format(data.input_language))
     if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
         log.warning("%d of %d blocks of text were too long", n_too_long, len(parts))
     return document.render(found)
@@ -75,11 +74,12 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
     parsed = PARSERS[file_format](content, languages, **options)
     warnings = list[str]()
     for named in parsed.languages:
-        if any(map(_is_other_language, named, languages)):
+        if any(map(is_other_language, named, languages)):
             source, target = (name[:40] or own for name, own in zip(named, languages, strict=True))
             warnings = [f"is marked as {source} → {target}, but the run translates {' → '.join(languages)}"]
     if warnings and file_format != "html" and not translator.settings.any_language:  # many pages name a wrong one
         raise DataError(f"{warnings[0]}; use another run, or insist with any_language (--any-language)")
+    warnings += [MOSTLY_OTHER.format(languages[0])] * any(each.is_mostly_other for each in parsed.documents)
     found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters
     conversions = [document.conversions for document in parsed.documents for _ in document.blocks]
@@ -91,14 +91,9 @@ def translate_file(translator: Translator, content: bytes, file_format: str) -> 
         TranslatedText(block.place, each.restore(block.text), target, what)
         for block, each, target, what in zip(parsed.blocks, conversions, targets, checks, strict=True)
     ]
-    counts = Counter({TRANSLATED: len(texts)}) + parsed.kept
+    n_other = sum(each.n_other_language for each in parsed.documents)
+    counts = Counter({TRANSLATED: len(texts), OTHER_LANGUAGE: n_other}) + parsed.kept
     return TranslatedFile(parsed.render(found), counts, texts, warnings)
-
-
-def _is_other_language(named: str, own: str) -> bool:
-    """Whether a file names another language than the run's. Regions and scripts may differ: en_GB, sr@latin."""
-    name = re.split("[@.]", named)[0]
-    return bool(name) and own not in (ANY_LANGUAGE, MULTILINGUAL) and primary_subtag(name) != primary_subtag(own)
 
 
 def to_check(

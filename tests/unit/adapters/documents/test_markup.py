@@ -113,6 +113,25 @@ def test_parse_html_unknown_element_around_a_block_is_a_block(html: str, expecte
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
+        ("<html lang=fr>Ein <i lang='fr'>is</i> Hund<p xml:lang=en-US title=a>b <b>c</b></p>", ["Ein Hund"]),
+        ("<p lang=de-AT>Ein<p lang=''>Hund<p lang='{{ a }}'>da<p lang=mul>rot", ["Ein", "Hund", "da", "rot"]),
+        ("<p lang=fr translate=yes>Ein<p lang=en>A dog<p>Hund ist da<div lang=it>E</div>", ["Ein", "Hund ist da"]),
+        ("<a hreflang=fr>Français (Canada)</a><p><a hreflang=fr>Französisch</a>", ["Französisch"]),
+        ("<a hreflang=en-GB> <b>English</b></a><p><a hreflang=en>Englisch</a><a hreflang=is>IS</a>", ["Englisch"]),
+        ("Ein <a>#<b>Hund</b></a> da <a>@a.b</a><p><a># Hund</a><a>Hund #1", ["Ein da", "# HundHund #1"]),
+        ("<body lang=en><p lang=fr>Ein", ["Ein"]),  # over half
+    ],
+)
+def test_parse_html_text_in_another_language_is_kept(html: str, expected: list[str]) -> None:
+    document = parse_html(html, ("de", "it"))
+    assert [block.text for block in document.blocks] == expected
+    assert document.is_mostly_other == html.startswith("<body")
+    assert document.render([same(block) for block in document.blocks]) == html.replace("de-AT", "it")
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
         ("<p>Der Zug hält.<img>Wir \n <b>fahren.</b><i>Heute.</i></p>", "Der Zug hält.|Wir fahren.|Heute."),
         (" <a>Halt!</a><a>„Wer da?“</a><!-- x -->(Ich.)<sup>1</sup>12 Hunde", "Halt!|„Wer da?“|(Ich.)|12 Hunde"),
         ("z.<b>B.</b><i>Hunde</i> <b>v1.</b><a>2a</a> System.<wbr>Out Dr.<b>Meier</b> <i>am 3.</i><b>Mai</b>", ""),

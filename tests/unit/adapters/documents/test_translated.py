@@ -3,6 +3,7 @@
 import pytest
 
 from transformer_cli import Translator
+from transformer_cli.adapters.documents.parsed_file import MOSTLY_OTHER
 from transformer_cli.errors import DataError
 
 
@@ -74,6 +75,19 @@ def test_translate_file_names_places_and_what_to_check(
     assert [each.to_check for each in texts] == checks
     one_word = [each.text for each in translator.translate_detailed([each.source for each in texts])]
     assert [each.target for each in texts] == one_word
+
+
+def test_translate_html_of_mostly_another_language_warns(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    for html, n_warnings in (
+        ("<p>Der alte Hund singt. <i lang=it>ciao</i>", 0),
+        ("<p lang=it>Der alte Hund singt.", 1),
+    ):
+        found = translator.translate_file(html.encode(), "html")
+        assert found.content.decode() == translator.translate_html(html) != html
+        assert [*found.warnings] == caplog.messages[:1] == [MOSTLY_OTHER.format("de")] * n_warnings
+        assert found.counts == {"translated": 1} | ({} if n_warnings else {"in another language": 1})
 
 
 PO = 'msgid ""\nmsgstr ""\n"{}\\n"\n'
