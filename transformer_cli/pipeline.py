@@ -55,6 +55,8 @@ class Translation:
     """the span of each placeholder in the sentence and in the text, in the order of the text"""
     terms: list[tuple[Span, Span | None]] = field(default_factory=list)
     """the span of each term of the glossary in the sentence, and of its translation in the text (None: missing)"""
+    has_unaligned_term: bool = False
+    """whether no word, or several apart, were aligned with a term, which may stand beside its translation"""
     start: int = 0
     """offset of the sentence in its line, if the line was split"""
     sentences: list["Translation"] | None = None
@@ -79,6 +81,8 @@ class Draft:
     """for each token, the index of the source token that it belongs to"""
     placeholders: Sequence[Placeholder]
     """what will be inserted, in the order of the source"""
+    has_unaligned_term: bool = False
+    """see `Translation.has_unaligned_term`"""
 
     @property
     def links(self) -> list[Link]:
@@ -309,6 +313,7 @@ class TextPipeline:
             alignment=found.alignment,
             placeholders=[(one, shift_span(other, len(before))) for one, other in placeholders],
             terms=[(one, other and shift_span(other, len(before))) for one, other in terms],
+            has_unaligned_term=draft.has_unaligned_term,
             start=line.start,
         )
 
@@ -340,6 +345,7 @@ def join_parts(line: InputLine, parts: list[Translation]) -> Translation:
             for part, start in starts
             for one, other in part.terms
         ],
+        has_unaligned_term=any(part.has_unaligned_term for part in parts),
         was_too_long=line.was_too_long or any(part.was_too_long for part in parts),
         sentences=parts,
     )

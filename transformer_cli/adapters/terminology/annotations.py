@@ -25,6 +25,7 @@ def to_check(translation: Translation) -> list[str]:
     found = {
         "a number is missing": missing_numbers(source, translation.text),
         "a term is missing": any(place is None for _, place in translation.terms),
+        "a term may stand beside its translation": translation.has_unaligned_term,
         "alternatives are untranslated": any(has_branches(source[slice(*one)]) for one, _ in translation.placeholders),
     }
     return [what for what, is_found in found.items() if is_found]

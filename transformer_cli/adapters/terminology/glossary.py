@@ -214,23 +214,28 @@ def respell_terms(text: str, terms: Sequence[Term], spans: Sequence[Span | None]
 
 def replace_linked_words(
     text: str, terms: Sequence[Term], links: Sequence[Link], protected: Sequence[Span] = ()
-) -> tuple[str, list[Term]]:
-    """Replace the words of a translation that are linked to terms; returns also the terms without linked words.
+) -> tuple[str, list[Term], bool]:
+    """Replace the words of a translation that are linked to terms.
 
-    terms: from left to right. If more words are linked than the term has, the last ones are replaced: an article may be
-    linked to a noun, too. protected: spans that are not replaced.
+    Returns also the terms without linked words, and whether the words of a term are apart. terms: from left to right.
+    If more words are linked than the term has, the last ones of the longest run are replaced: an article may be linked
+    to a noun, too. protected: spans that are not replaced.
     """
     boundaries, taken = word_boundaries(text), TakenSpans(text, protected)
     replacements: dict[Span, str] = {}
-    not_linked = []
+    not_linked, is_spread = list[Term](), False
     for term, linked in zip(terms, linked_spans(terms, links), strict=True):
         around = {(boundary_before(boundaries, start), boundary_after(boundaries, end)) for start, end in linked}
         words = {word for start, end in around for word in _word_spans_between(text, boundaries, start, end)}
-        free = sorted(filter(taken.is_free, words))
-        run = free[-1:]  # neighbouring words
-        while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
-            run.insert(0, free[-len(run) - 1])
-        if run:
+        runs: list[list[Span]] = []  # of neighbouring words
+        for word in sorted(filter(taken.is_free, words)):
+            if runs and word[0] - runs[-1][-1][1] <= 1:
+                runs[-1].append(word)
+            else:
+                runs.append([word])
+        is_spread |= len(runs) > 1
+        if runs:
+            run = max(reversed(runs), key=len)[-term.n_words :]
             replacements[taken.take((run[0][0], run[-1][1]))] = term.translations[0]
         else:
             not_linked.append(term)
@@ -238,7 +243,7 @@ def replace_linked_words(
     for (start, end), translation in sorted(replacements.items()):
         parts += [text[last:start], translation]
         last = end + (text[end : end + 1] != "" and text[end : end + 1] == final_mark(translation))
-    return "".join([*parts, text[last:]]), not_linked
+    return "".join([*parts, text[last:]]), not_linked, is_spread
 
 
 def capitalise_sentence_starts(text: str, terms: Sequence[Term]) -> str:

@@ -93,7 +93,8 @@ class TermRequirements:
         if not missing:
             return draft
         links = draft.links
-        text, missing = replace_linked_words(draft.text, missing, links, [(0, n_prefix_chars), *filter(None, spans)])
+        protected = [(0, n_prefix_chars), *filter(None, spans)]
+        text, missing, is_spread = replace_linked_words(draft.text, missing, links, protected)
         # terms linked to the prefix, which the user has written, are left out
         of_prefix = linked_spans(missing, [link for link in links if link[1][0] < n_prefix_chars])
         added = [
@@ -102,7 +103,7 @@ class TermRequirements:
             if not linked
         ]
         placeholders = sorted([*draft.placeholders, *added], key=lambda each: each.offset)
-        return replace(draft, text=text, placeholders=placeholders)
+        return replace(draft, text=text, placeholders=placeholders, has_unaligned_term=is_spread or bool(added))
 
     def finish(self, text: str, sentence: str, protected: Sequence[Span]) -> tuple[str, list[tuple[Span, Span | None]]]:
         """Give a term at the beginning of a sentence a capital if the source begins with one."""

@@ -6,6 +6,7 @@ import pytest
 
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology.annotations import missing_numbers, to_check
+from transformer_cli.search.interface import Hypothesis
 
 
 def test_to_check_names_numbers_and_terms(translator: Translator) -> None:
@@ -15,6 +16,19 @@ def test_to_check_names_numbers_and_terms(translator: Translator) -> None:
     assert to_check(incomplete) == ["a number is missing", "a term is missing"]
     (found,) = translator.translate_detailed(["{n, plural, one {Hund} other {Hunde}} {d, date, short}"])
     assert to_check(found) == ["alternatives are untranslated"]
+
+
+@pytest.mark.parametrize(
+    ("alignment", "text", "is_named"), [((0, 1), "the Hund", False), ((0, 0), "the dog Hund", True)]
+)
+def test_to_check_names_terms_without_aligned_words(
+    translator: Translator, alignment: tuple[int, ...], text: str, is_named: bool
+) -> None:
+    with_term = translator.with_options(glossary={"Hund": ""}).pipeline
+    sentence = with_term.prepare(with_term.encode_line("Ein Hund"), 0)
+    words = with_term.codecs.target.encode_raw("the dog").ids
+    found = with_term.decode(sentence, [Hypothesis(words, list(alignment), 0.0, 0.0)])
+    assert (found.text, to_check(found)) == (text, ["a term may stand beside its translation"] * is_named)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from transformer_cli.adapters.terminology.glossary import (
 from transformer_cli.api import read_glossary
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Span
 
 
 @pytest.mark.parametrize(
@@ -184,17 +185,25 @@ def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest
     assert caplog.messages == [f"{path}: line 1: a * that is not at the end is taken literally: 'Hu*nd'"]
 
 
-def test_replace_linked_words_takes_the_last_words() -> None:
-    terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
-    assert replace_linked_words("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
-    assert replace_linked_words("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == (
-        "in NY.",
-        [],
-    )
-    assert replace_linked_words("of Ltd.", [Term((4, 8), ("Inc.",))], [((4, 8), (3, 6))]) == (
-        "of Inc.",
-        [],
-    )  # and no second mark
+@pytest.mark.parametrize(
+    ("text", "term", "linked", "expected"),
+    [
+        ("a dog here", Term((4, 8), ("Rex",)), [(0, 1), (2, 5)], ("a Rex here", 0, False)),
+        ("a dog here", Term((4, 8), ("Rex",)), [], ("a dog here", 1, False)),
+        ("a dog out of it", Term((4, 8), ("Rex",)), [(0, 1), (2, 5), (10, 12)], ("a Rex out of it", 0, True)),
+        ("a big dog", Term((4, 8), ("Rex",)), [(0, 1), (6, 9)], ("a big Rex", 0, True)),
+        ("in New York.", Term((0, 8), ("NY",), 2), [(3, 6), (7, 12)], ("in NY.", 0, False)),
+        ("of Ltd.", Term((4, 8), ("Inc.",)), [(3, 6)], ("of Inc.", 0, False)),  # and no second mark
+    ],
+)
+def test_replace_linked_words_takes_the_last_words_of_the_longest_run(
+    text: str, term: Term, linked: list[Span], expected: tuple[str, int, bool]
+) -> None:
+    found, missing, is_spread = replace_linked_words(text, [term], [(term.span, each) for each in linked])
+    assert (found, len(missing), is_spread) == expected
+
+
+def test_term_spans_are_whole_words() -> None:
     assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
 
 
