@@ -360,7 +360,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "metrics.text_metrics: BLEU": (lambda text: score("BLEU", text), "a |.|1,|&amp;"),
     "metrics.text_metrics: chrF": (lambda text: score("chrF", text), "a |a"),
     "metrics.warn_about_text": (
-        lambda text: metrics.warn_about_text(lines_of(text), lines_of(text), "a text"),
+        lambda text: metrics.warn_about_text(lines_of(text), lines_of(text), "a text", sources=lines_of(text)),
         "a|\u0301|é",
     ),
     "languages.Directions.detect": (lambda text: _probabilities(text[:MAX_DETECT_CHARS], ("de", "en")), "a|\u0301"),

@@ -265,6 +265,10 @@ def evaluate(
     texts = scoring.select_texts(
         opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
     )
+    if files is not None or lists is not None:
+        from transformer_cli.adapters.corpora.notices import warn_of_scored_text
+
+        warn_of_scored_text(texts[0], (opened.config.data.input_language, opened.config.data.output_language))
     if isinstance(run, translate.Translator):
         translator = run
     else:

@@ -29,7 +29,7 @@ ADAPTERS = {  # each may import the whole core, and of the other adapters these
     "adapters.documents": ("adapters.terminology", "adapters.corpora"),
     "adapters.finetuning": ("adapters.corpora",),
     "adapters.interop": (),
-    "adapters.study": (),
+    "adapters.study": ("adapters.corpora",),
     "adapters.serve": ("adapters.terminology", "adapters.documents", "adapters.study"),
 }
 ALLOWED = {

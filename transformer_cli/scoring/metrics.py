@@ -9,6 +9,7 @@ from typing import Any
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import show_status
+from transformer_cli.text.lines import trigrams
 from transformer_cli.text.normalization import primary_subtag
 
 log = logging.getLogger(__name__)
@@ -17,6 +18,8 @@ METRICS = ("BLEU", "chrF")  # computed always, in this order
 EXTRA_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # the name as an argument → in tables; computed on request
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
 MAX_NOT_NFC = 0.01  # share of references; for more, a warning
+MIN_COMPARED_LINES, MAX_COMPARED_LINES = 10, 1_000  # of translations with sources and references
+MAX_SIMILARITY = 1.5  # to the sources, as a multiple of that to the references: 0.5 if all is right, 1.7 if swapped
 MIN_TOKENISED_LINES = 100  # lines that end in " ."
 MAX_INTERVAL_SENTENCES = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser for languages without spaces (ko has some)
@@ -98,11 +101,18 @@ def parse_metrics(names: str | Iterable[str]) -> list[str]:
     return [name for name in wanted if name in EXTRA_METRICS]
 
 
-def warn_about_text(texts: Sequence[str], references: Sequence[str], name: str, language: str = "en") -> None:
-    """Warn of text whose scores mean little: accents encoded in two ways, tokenised text, very short lines.
+def warn_about_text(
+    texts: Sequence[str], references: Sequence[str], name: str, language: str = "en", sources: Sequence[str] = ()
+) -> None:
+    """Warn of text whose scores mean little: sources that seem to be the references, accents encoded in two ways, …
 
-    name: the text's name in messages.
+    name: the text's name in messages. sources: of the texts, if known.
     """
+    written, *sides = (trigrams(lines[:MAX_COMPARED_LINES]) for lines in (texts, sources, references))
+    of_sources, of_references = (len(written & side) for side in sides)
+    if len(texts) >= MIN_COMPARED_LINES and of_sources > MAX_SIMILARITY * of_references:
+        what = "%s: the translations look more like the sources than like the references; are these two swapped?"
+        log.warning(what, name)
     tokenized = text_metrics(language=language, lowercase=False)["BLEU"].tokenizer
     if not any(len(tokenized(line).split()) > 3 for line in texts):
         log.warning("%s: no line has four tokens, so BLEU, which needs 4-grams, is 0; use chrF", name)

@@ -201,6 +201,11 @@ def has_letter(text: Iterable[str]) -> bool:
     return any(map(str.isalpha, text))
 
 
+def trigrams(lines: Iterable[str]) -> set[str]:
+    """Returns all runs of up to three characters, whatever their case: what the text of a language has in common."""
+    return {line[start : start + 3] for line in map(str.casefold, lines) for start in range(len(line))}
+
+
 def is_too_long(text: str) -> bool:
     """Whether a line has more than MAX_LINE_CHARS characters."""
     return len(text) > MAX_LINE_CHARS

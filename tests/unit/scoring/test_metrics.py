@@ -70,6 +70,15 @@ def test_warn_about_text_short_lines_warn_once(caplog: pytest.LogCaptureFixture)
     assert message == "valid: no line has four tokens, so BLEU, which needs 4-grams, is 0; use chrF"
 
 
+def test_warn_about_text_like_its_sources_warns(caplog: pytest.LogCaptureFixture) -> None:
+    sources = [f"Der alte Bado schläft seit {number} Tagen zu Hause." for number in range(10)]
+    for texts, n_warned in (([REFERENCE] * 10, 0), (sources, 1), (sources[:9], 0)):
+        caplog.clear()
+        warn_about_text(texts, [REFERENCE] * len(texts), "valid", sources=sources[: len(texts)])
+        said = "valid: the translations look more like the sources than like the references; are these two swapped?"
+        assert caplog.messages == [said] * n_warned
+
+
 def test_score_text_intervals_are_sacrebleus() -> None:
     texts = [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")]
     references, scorers = [REFERENCE] * 4, (sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True))

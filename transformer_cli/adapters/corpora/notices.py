@@ -5,18 +5,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby, islice, starmap
 from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_cli.adapters.corpora.cleaning import ENTITY, MARKUP, mend_encoding
 from transformer_cli.data.corpus import read_pairs
+from transformer_cli.scoring.evaluate import ParallelText
 from transformer_cli.scoring.metrics import warn_if_not_nfc
 from transformer_cli.system.terminal import first_few, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
-from transformer_cli.text.lines import PairIterator
+from transformer_cli.text.lines import PairIterator, trigrams
 
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
@@ -121,7 +122,7 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
         "text in quotation marks",
         lambda line: _QUOTED.fullmatch(line.strip()),
         0.9,
-        "take them off, unless they are meant, or name a CSV file as .csv",
+        "take them off, unless they are meant",
         _MAY_BE_QUOTED.search,
     ),
 )
@@ -152,22 +153,14 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         {f"{split}, {side}": (lines, manifest["settings"][side]) for (split, side), lines in texts.items()}
     )
     given = "pairs" if manifest["settings"]["corpus"] == "pairs" else "data.files"
-    same = [
-        split
-        for split in manifest["splits"]
-        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > SUSPICIOUS_SHARE * len(texts[split, "source"])
-    ]
+    same = [split for split in manifest["splits"] if _are_same(texts[split, "source"], texts[split, "target"])]
     if same:
         log.warning("source and target are the same text: %s; correct %s", ", ".join(same), given)
-    trigrams = {
-        key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
-    }
+    shapes = {key: trigrams(lines) for key, lines in texts.items()}
 
     def most_similar(split: str, side: str) -> str:
         """Returns the side of train that shares the largest part of its trigrams with a side of a split."""
-        return max(
-            SIDES, key=lambda own: len(trigrams[split, side] & trigrams["train", own]) / len(trigrams["train", own])
-        )
+        return max(SIDES, key=lambda own: len(shapes[split, side] & shapes["train", own]) / len(shapes["train", own]))
 
     held_out = [split for split in manifest["splits"] if split != "train"]
     swapped = [split for split in held_out if [most_similar(split, side) for side in SIDES] == [*SIDES[::-1]]]
@@ -182,6 +175,28 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%; is this the same kind of text?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
     _warn_of_odd_pairs(islice(read_pairs(folder, "train"), PAIRS_CHECKED))
+
+
+def warn_of_scored_text(
+    text: ParallelText, languages: tuple[str, str], outputs: Mapping[str, Sequence[str]] | None = None
+) -> None:
+    """Warn if text to score translations on, or one of these outputs (name → lines), is not plain text, or all alike.
+
+    languages: of the sources and of the references.
+    """
+    references = {
+        f"reference {number}" if number > 1 else "reference": each for number, each in enumerate(text.references, 1)
+    }
+    targets = {f"{text.name}, {name}": lines for name, lines in references.items()} | dict(outputs or {})
+    sides = {f"{text.name}, source": (text.sources, languages[0])}
+    warn_of_suspicious_lines(sides | {name: (lines, languages[1]) for name, lines in targets.items()})
+    if same := [name for name, lines in targets.items() if _are_same(text.sources, lines)]:
+        log.warning("%s: the same text as the source; is this the right one?", "; ".join(same))
+
+
+def _are_same(sources: Sequence[str], targets: Sequence[str]) -> bool:
+    pairs = [*islice(filter(any, zip(sources, targets, strict=False)), LINES_CHECKED)]  # of blank lines none
+    return sum(starmap(eq, pairs)) > SUSPICIOUS_SHARE * len(pairs)
 
 
 def _warn_of_odd_pairs(pairs: PairIterator) -> None:

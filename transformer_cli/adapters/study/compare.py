@@ -14,6 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Generic, Literal
 
+from transformer_cli.adapters.corpora.notices import warn_of_scored_text
 from transformer_cli.adapters.study.statistics import (
     ByMetric,
     Difference,
@@ -310,9 +311,19 @@ def _translate_all(
     by_number = {number: _output_of(systems[number], texts, options, open_run) for number in files_first}
     outputs = [by_number[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
+    files = {
+        name: output.texts[0]
+        for name, system, output in zip(names, systems, outputs, strict=True)
+        if isinstance(system, Path)
+    }
+    if files or options.references:
+        warn_of_scored_text(
+            texts[0], (next((run.config.data.input_language for _, run in runs), "xx"), language), files
+        )
     for name, output in zip(names, outputs, strict=True):
         for each, lines in zip(texts, output.texts, strict=True):
-            warn_about_text(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}", language)
+            called = name if len(texts) == 1 else f"{name}, {each.name}"
+            warn_about_text(lines, each.references[0], called, language, each.sources)
     return texts, outputs, scores, language, options.lowercase or bool(lowercased_runs)
 
 

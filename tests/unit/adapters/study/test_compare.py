@@ -148,6 +148,25 @@ def test_compare_run_with_other_split_warns(
     assert caplog.messages == [f"{name}: {said}"]
 
 
+def test_compare_and_evaluate_warn_of_suspicious_files(
+    options: CompareOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = ["Der Hund singt laut.", "Die Hunde laufen."]
+    source, quoted = (file_of(tmp_path / name, each) for name, each in (("a", lines), ("b", [f'"{x}"' for x in lines])))
+    compare([quoted, source], CompareOptions((), Path(source), [Path(source)]), examples=0)
+    said = "the same text as the source; is this the right one?"
+    assert caplog.messages == [
+        f"text in quotation marks ({quoted}: '\"Die Hunde laufen.\"'): take them off, unless they are meant",
+        f"a, reference; {source}: {said}",
+    ]
+    caplog.clear()
+    evaluate("tiny", files=[source, source, quoted], device="cpu", runs_dir=options.runs_dir, save_result=False)
+    assert caplog.messages[:2] == [
+        "text in quotation marks (a, reference 2: '\"Die Hunde laufen.\"'): take them off, unless they are meant",
+        f"a, reference: {said}",
+    ]
+
+
 def test_compare_long_sentences_are_truncated_and_counted(
     options: CompareOptions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
