@@ -297,8 +297,9 @@ def test_word_data_of_fields_and_code_are_kept(paragraphs: list[str], expected: 
     names = {"Qt": "HTML Code", "VC": "Verbatim Char", "HTML": "HTML Preformatted Char"}
     styles = "".join(f"<w:style w:styleId='{key}'><w:name w:val='{name}'/></w:style>" for key, name in names.items())
     text = f"{BODY}{''.join(f'<w:p>{each}</w:p>' for each in paragraphs)}</w:body></w:document>"
-    parts = {"d": "document.main", "s": "styles"}
-    members = {"[Content_Types].xml": types(parts), "d": text, "s": f"{BODY}{styles}</w:body></w:document>"}
+    listed = types({"d": "document.main", "s": "styles"})
+    members: dict[str, str | bytes] = {"[Content_Types].xml": listed, "d": text}
+    members["s"] = f"{BODY}{styles}</w:body></w:document>"
     opened = PARSERS["docx"](archive(members), ("de", "en"))
     assert [block.text for block in opened.blocks] == expected
     assert opened.render([(block.text, []) for block in opened.blocks]) == archive(members)
