@@ -290,7 +290,8 @@ XLIFF = (
 CUE = "\n\n00:00:01,000 --> 00:00:02,000\n"
 CUES = (
     f"a\n|a {CUE}|(a\n|(a)\n|# a\n|AB: a\n|{CUE}AB\n|<00:00:01.100><c>a</c>|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|"
-    f"<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a"
+    f"<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a|"
+    f'[a] |A. (a) |[A]|[ |[⟨a⟩|a⟨ ⟩[|[⟨[⟩|{CUE}a.png|{CUE}⟨a.png?⟩ a|{{⟨"a":⟩|[1,⟨1⟩]|<rt>a|<rt⟨ ⟩'
 )
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
@@ -403,7 +404,8 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.branches._BRANCH "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
-    "adapters.documents.subtitles._SPEAKER_DASH adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
+    "adapters.documents.subtitles._DATA adapters.documents.subtitles._SPEAKER_DASH "
+    "adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "
     "text.file_formats._BINARY text.lines.COMPRESSIONS"
 )
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'

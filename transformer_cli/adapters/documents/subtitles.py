@@ -4,6 +4,7 @@ Cue numbers, times, positions, and marks of speakers and sounds stay where they 
 """
 
 import html
+import json
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -14,11 +15,13 @@ from typing import NamedTuple
 from transformer_cli.adapters.documents.blocks import Builder, Place, escaping_writer
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.errors import DataError
+from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentence_spans
 
 MAX_GAP_S = 3.0  # between two cues of a sentence
 MAX_ROLL_S = 0.05  # between two cues that may repeat a line
+MAX_WORDS_OF_NAME = 2  # in brackets
 MAX_CUES_PER_SENTENCE = 5  # in text without punctuation, more cues are translated one by one
 
 _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
@@ -26,18 +29,46 @@ _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _WORD_TIME = re.compile(r"<\d{1,4}:[\d:.]{4,12}>")  # <00:00:05.100>, before a word that is highlighted then
 _START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
-    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
+    r"<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
     re.DOTALL,
 )
 _SPEAKER_DASH = re.compile(r"\s*(?:[-\u2013\u2014\u2010\u2011]|(?:>|&gt;){2,3})\s*(?=[^\s\d])")
 _SPEAKER_NAME = re.compile(r"([^:()\[\]]{2,40}?)(?:\s[(\[][^()\[\]]{1,40}[)\]])?:(\s+|\Z)")
+_BRACKETS = re.compile(  # around a speaker or a sound: [ANNA], (lacht):
+    r"(?:(?<!\s)\s+)?(?P<open>[(\[（［【])(?P<inside>[^()\[\]（）［］【】]{1,60})(?P<close>[)\]）］】]:?)\s*"
+)
+_DATA = re.compile(  # a cue of thumbnails or of other files
+    r".*#xywh=[a-z:]*[\d.,]+|(?:[a-z][a-z\d+.-]{1,20}://|data:[\w/+.-]+[;,])\S+"
+    r"|[^\s?#]+\.(?:avif|bmp|gif|jpe?g|m3u8|mp4|png|svg|webp)(?:[?#]\S*)?",
+    re.IGNORECASE,
+)
 _MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _MARKUP_BEFORE = re.compile(rf"(?:\s|{_MARKUP.pattern})*")
-_SOUND_STARTS = ("♪", "♫", "♬", "[", "(", "# ", "* ")  # lines of songs and sounds are sentences without full stops
-_SOUND_ENDS = ("♪", "♫", "♬", "]")
-_SOUND_MARKS = {"(": ")", "[": "]", "*": "*", "#": "#"}  # around a line or several; they stay
+_SOUND_STARTS = (
+    "♪",
+    "♫",
+    "♬",
+    "[",
+    "(",
+    "（",
+    "［",
+    "【",
+    "# ",
+    "* ",
+)  # lines of songs and sounds are sentences without full stops
+_SOUND_ENDS = ("♪", "♫", "♬", "]", "］", "】")
+_SOUND_MARKS = {
+    "(": ")",
+    "[": "]",
+    "（": "）",
+    "［": "］",
+    "【": "】",
+    "*": "*",
+    "#": "#",
+}  # around a line or several; they stay
+_SOUND_BORDERS = (*'.!?…。！？:"”“»♪', "")  # before a speaker or a sound inside a line
 _BREAKS = ("line", "cue", "block_end")  # from weak to strong
-_SPANNING = ("i", "b", "u", "font", "c", "ruby", "rt", "lang")  # elements around words
+_SPANNING = ("i", "b", "u", "font", "c", "ruby", "lang")  # elements around words
 
 
 class _Part(NamedTuple):
@@ -104,7 +135,8 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
     """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
     between, last_s, is_in_cue, is_separate = list[str](), float("-inf"), False, True  # between: lines between two cues
     open_mark = ""  # the closing mark of a sound that goes on in the next line
-    for before, line, following in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+    data = _data_lines(lines, kept)
+    for n, (before, line, following) in enumerate(zip(["", *lines], lines, [*lines[1:], ""], strict=False)):
         times, begins = _TIMES.fullmatch(line), not before.strip() or before.strip().isdecimal()
         is_cue_id = _TIMES.fullmatch(following) and (line.strip().isdecimal() or not before.strip())
         is_malformed = begins and not times and "-->" in line
@@ -117,7 +149,7 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
                 is_separate |= _seconds(*times.groups()[:4]) - last_s > MAX_GAP_S
                 last_s = _seconds(*times.groups()[4:])
             continue
-        if not has_letter(line):  # music, or a number
+        if n in data or not has_letter(line):  # music, or a number
             between.append(line)
             is_separate = True
             continue
@@ -125,31 +157,62 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
             between.append(speaker[0])
         inside = line[speaker.end() if speaker else 0 :]
         text = _MARKUP.sub("", inside).strip()
-        begins_sound, ends_sound, open_mark = _find_sound(text, open_mark)
+        was_open, is_name = open_mark, is_speaker_name(text)
+        begins_sound, ends_sound, open_mark = _find_sound(text, open_mark) if not is_name else (False, False, "")
         name = _speaker_name(text)
         is_separate |= bool(speaker or name or begins_sound or text.startswith(_SOUND_STARTS))
         if between:
             kind = "block_end" if is_separate else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_speaker_name(text)
+        is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_name
         first, end = _MARKUP_BEFORE.match(inside).end(), len(inside.rstrip())  # type: ignore[union-attr]
         between, start, has_word_times = [inside[end:]], 0, _WORD_TIME.search(inside) is not None
         pieces = [(first, first + 1)] * begins_sound + [(last := inside.rfind(text[-1:]), last + 1)] * ends_sound
         if name and inside.startswith(name[0], first):
             pieces.append((first + name.start(2), first + name.end(2)))
-        for piece_start, piece_end in [*sorted(pieces), (end, end)]:
+        brackets = [] if begins_sound or was_open or open_mark else [*_bracket_pieces(inside[:end])]
+        is_separate |= bool(brackets) and brackets[-1][1] == end
+        for piece_start, piece_end in sorted([*pieces, *brackets]):
             yield from _inline_parts(inside[start:piece_start], is_vtt, has_word_times)
-            if piece_start < piece_end:
-                yield _Part("block_end" if name else "standalone", inside[piece_start:piece_end])
+            yield _Part("block_end" if name or brackets else "standalone", inside[piece_start:piece_end])
             start = piece_end
+        yield from _inline_parts(inside[start:end], is_vtt, has_word_times)
     if between:
         yield _Part("block_end", "".join(between))
 
 
+def _data_lines(lines: Sequence[str], kept: Counter[str]) -> set[int]:
+    """Returns the indices of lines in cues of data (addresses, as of thumbnails, or JSON), and counts these cues."""
+    found, cue = set[int](), list[int]()  # cue: the indices of its lines
+    for n, line in enumerate([*lines, ""]):
+        if line.strip() and not _TIMES.fullmatch(line):
+            cue.append(n)
+            continue
+        if cue and cue[0] and _TIMES.fullmatch(lines[cue[0] - 1]) and _is_data("".join(lines[index] for index in cue)):
+            found.update(cue)
+            kept["data"] += 1
+        cue = []
+    return found
+
+
+def _is_data(text: str) -> bool:
+    if all(_DATA.fullmatch(line.strip()) for line in LINE.findall(text)):
+        return True
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
 def is_speaker_name(text: str) -> bool:
-    """Whether a text is a name in capitals with a colon, such as PETER: or PETER (leise):."""
-    found = _speaker_name(text)
-    return found is not None and found[0] == text
+    """Whether a text is a name in capitals with a colon or in brackets: PETER:, PETER (leise):, or [PETER]."""
+    found, bracketed = _speaker_name(text), _BRACKETS.fullmatch(text)
+    return _is_name(bracketed["inside"]) if bracketed else found is not None and found[0] == text
+
+
+def _is_name(inside: str) -> bool:
+    """Whether the text in brackets may be a name. More words in capitals are rather a sound: [EIN HUND BELLT]."""
+    return inside.isupper() and len(inside.split()) <= MAX_WORDS_OF_NAME
 
 
 def _speaker_name(text: str) -> re.Match[str] | None:
@@ -169,6 +232,27 @@ def _find_sound(text: str, open_mark: str) -> tuple[bool, bool, str]:
     return begins, ends, "" if ends else mark * begins or open_mark * (not mark)
 
 
+def _bracket_pieces(text: str) -> Iterator[Span]:
+    """Yield the spans that separate speakers and sounds in brackets from the words of a line.
+
+    The brackets begin the line or follow a sentence, and lower case does not follow them, or square ones end the line;
+    others are part of a sentence. A name in capitals is translated with its brackets, for `is_speaker_name`.
+    """
+    last = 0  # the end of the last brackets
+    masked = _MARKUP.sub(lambda markup: " " * len(markup[0]), text)
+    for found in _BRACKETS.finditer(masked):
+        (start, end), inside, is_name = found.span(), found["inside"], _is_name(found["inside"])
+        before, after, is_square = masked[max(0, start - 1) : start], masked[end : end + 1], found["open"] in "[［【"
+        begins = start == last or before in _SOUND_BORDERS
+        goes_on = after.islower() and not (found["close"][1:] or (is_name and is_square))
+        is_single = (begins and not goes_on) or (is_square and not after and not before.isalnum())
+        if is_single and has_letter(inside) and (len(inside) > 1 or not inside.isascii()):
+            opening, closing = found.span("open"), found.span("close")
+            yield opening[:1] * 2 if is_name else opening  # an empty span is a border, too
+            yield closing[1:] * 2 if is_name else closing
+            last = end
+
+
 def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[_Part]:
     for found in _INLINE_PART.finditer(text):
         raw, name = found[0], found["name"]
@@ -178,7 +262,7 @@ def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[_Pa
             yield _Part("close" if found["slash"] else "open", raw, name)
         elif name == "v" and not found["slash"]:
             yield _Part("block_end", raw)
-        elif name is not None or raw.startswith("{\\"):
+        elif name is not None or raw.startswith(("{\\", "<rt")):
             yield _Part("standalone", raw)
         else:
             yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)

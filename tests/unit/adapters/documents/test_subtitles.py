@@ -45,6 +45,14 @@ FILES = {
     srt("A dog", "ANN: A cat\nruns", "<i>DR. B (softly): So</i>", "- OLD MAN:\n(A cow)", ">> At 10: it is"): (
         ["A dog", "ANN:", "A cat runs", "DR. B (softly):", "So", "OLD MAN:", "A cow", "At 10: it is"]
     ),
+    srt(
+        "[ANN] A cow", "- (DR. B): so (cow).", "A dog. [runs]\nHi! (cat) Yes", "<i>[Bea] <b>A</b> [red]</i> fox [so]"
+    ): (["[ANN]", "A cow", "(DR. B):", "so (cow).", "A dog.", "runs", "Hi!", "cat", "Yes", "Bea", "A [red] fox [so]"]),
+    srt("(ANN)", "a dog", "[A DOG BARKS]\n[OLD MAN]\nwho"): ["(ANN)", "a dog", "A DOG BARKS", "[OLD MAN]", "who"],
+    srt("[OFF] [HUM] a", "[A dog] is (a cat) red", "（犬）猫。（笑）", "（犬）", "【犬】猫"): (
+        ["[OFF]", "[HUM]", "a", "[A dog] is (a cat) red", "犬", "猫。", "笑", "犬", "犬", "猫"]
+    ),
+    "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>犬<rt>いぬ</rt></ruby> a <ruby>猫<rt.a>ねこ</ruby>\n": ["犬 a 猫"],
     srt(*["a b"] * 8): ["a b"] * 8,
     srt("A dog.\n\nA cat."): ["A dog.", "A cat."],
     "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA dog.\n\nNOTE c\n": ["A dog."],
@@ -142,3 +150,19 @@ def test_subtitles_cue_with_malformed_times_is_kept_and_counted() -> None:
     assert texts(text) == ["A dog.", "A fox."]
     assert +parse_subtitles(text.encode(), ("en", "de")).kept == {"malformed times": 2}
     assert not +parse_subtitles(srt("A dog -->").encode(), ("en", "de")).kept
+
+
+def test_subtitles_cues_of_data_are_kept_and_counted() -> None:
+    data = [
+        "s.jpg#xywh=0,0,9,9",
+        "my s#xywh=percent:1,2,3,4\nb.webp?x=1",
+        "https://x.de/Hund",
+        '{"a":\n["Hund"]}',
+        "[{}]",
+    ]
+    text = srt(*data, "data:image/png;base64,AbC=").replace("\n\n", "\r\n\r\n")
+    assert translated(text, turned) == text
+    assert +parse_subtitles(text.encode(), ("en", "de")).kept == {"data": 6}
+    prose = ["{dog", "[" * 9_999 + "a", '"Dog"', "Data: dog", "a.jpg is red"]
+    assert texts(srt(*prose)) != []
+    assert not +parse_subtitles(srt(*prose).encode(), ("en", "de")).kept
