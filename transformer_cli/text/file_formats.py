@@ -1,6 +1,8 @@
 """Detects formats of files by their first bytes or their names: binary formats, markup, catalogues, tables."""
 
+import codecs
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from transformer_cli.errors import DataError
@@ -10,6 +12,7 @@ XLIFF, PO = "a translation file (XLIFF)", "a message catalogue (PO)"
 SUBWORD_TEXT = "text that is cut into subwords"
 XML = (HTML, TBX, "XML")
 
+_ASCII = rb"(?![\0-\x7f]*?(?:charset|encoding)=)[\0-\x7f]*?"  # where the file does not name its encoding itself
 _BINARY = {  # format and remedy → first bytes; several formats are ZIP archives
     name: re.compile(pattern, re.DOTALL)
     for name, pattern in {
@@ -30,8 +33,24 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         "a picture; give a text file": rb"\x89PNG|\xff\xd8\xff|GIF8",
         "numbers (NumPy, HDF5); give a text file": rb"\x93NUMPY|\x89HDF",
         "a compiled message catalogue (MO); take its PO file": rb"\xde\x12\x04\x95|\x95\x04\x12\xde",
+        **{  # encodings that may pass for UTF-8
+            f"text in {name}; convert it, as in `{program} -f {name} -t UTF-8`": sign
+            for name, program, sign in (
+                ("UTF-32", "iconv", rb"\xff\xfe\0\0|\0\0\xfe\xff"),
+                ("UTF-32LE", "iconv", rb"(?:(?!\0\0\0)..[\0-\2]\0){3}"),
+                ("UTF-32BE", "iconv", rb"(?:\0[\0-\2](?!\0\0)..){3}"),
+                ("UTF-16LE", "iconv", rb"(?:[ -~\t\r\n]\0)*(?:.[\1-\x08\x0e-\x1f]){3}"),  # Cyrillic, without a mark
+                ("UTF-16BE", "iconv", rb"(?:\0[ -~\t\r\n])*(?:[\1-\x08\x0e-\x1f].){3}"),
+                ("ISO-2022-JP", "iconv", _ASCII + rb"\x1b\$(?:[@B]|\([DOPQ])"),
+                ("ISO-2022-KR", "iconv", _ASCII + rb"\x1b\$\)C"),
+                ("ISO-2022-CN", "iconv", _ASCII + rb"\x1b\$\)[AG]"),
+                ("HZ", "uconv", _ASCII + rb"~\{(?:[!-w][!-~])+~\}"),
+            )
+        },
     }.items()
 }
+_UTF_7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}")
+MIN_UTF_7 = 3  # of these, if all can be decoded; a password+12345678 alone might be decoded by chance
 
 # Each pattern can match in one way only, so that matching takes linear time.
 _COMMENT = r"<!--(?:[^-]|-(?!->))*-->\s*"
@@ -96,3 +115,7 @@ def refuse_binary(beginning: bytes, name: Path | str) -> None:
     for what, pattern in _BINARY.items():
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")
+    if beginning.isascii() and len(_UTF_7.findall(beginning)) >= MIN_UTF_7:
+        with suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder("utf-7")().decode(beginning)
+            raise DataError(f"{name}: text in UTF-7; convert it, as in `iconv -f UTF-7 -t UTF-8`")

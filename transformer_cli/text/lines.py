@@ -140,10 +140,10 @@ def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedR
             if compression:
                 stream = io.BufferedReader(ChunkStream(chunks(compression[2](file))))
             if not raw:
+                refuse_binary(stream.peek(4), path)
                 if encoding := _utf16_encoding(stream.peek(4)):
                     texts = codecs.iterdecode(chunks(stream), encoding)
                     stream = io.BufferedReader(Utf8Stream(text.encode() for text in texts))
-                refuse_binary(stream.peek(1), path)
             yield stream
     except UnicodeDecodeError as error:
         raise DataError(
