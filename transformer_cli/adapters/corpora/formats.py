@@ -59,6 +59,7 @@ KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side ho
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
+MORE_CELLS = "more cells than the first row"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
 CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
 NOT_CONFIRMED = ("", "-", "0", "n", "no", "nein", "non", "false")  # cells of a row that is left out
@@ -255,19 +256,28 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
                 remedy = f"put double quotes around text with {delimiter!r}"
                 found = pluralize(len(cells), "column")
                 raise DataError(f"{location} has {found}, but the first line has {width}; {remedy}")
-            yield cells if any(cells) else [], location
+            yield (_as_csv(cells, width) if any(cells[width:]) else cells if any(cells) else []), location
     except csv.Error as error:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
+
+
+def _as_csv(cells: list[str], width: int) -> list[str]:
+    """Returns the row of a TSV with tabs in quoted cells as text, if this gives it `width` cells; else the row."""
+    with suppress(csv.Error):
+        (found,) = csv.reader(["\t".join(cells)], delimiter="\t", strict=True)
+        return found if len(found) >= width and not any(found[width:]) else cells
+    return cells
 
 
 def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those of data.columns, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
-    confirmed = -1  # the index of the column CONFIRMED
+    confirmed, width = -1, 0  # the index of the column CONFIRMED; the number of cells in the first row
     for cells, location in read_rows(path, data):
         if not cells:
             yield "", "", location
             continue
+        width = width or len(cells)
         if columns is None:
             named, wanted = find_sides(cells, data), data.columns
             if wanted and all(map(str.isdecimal, wanted)):
@@ -292,6 +302,8 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
         source, target = (_on_one_line(cells[column]) for column in columns)
         if confirmed >= 0 and "".join(cells[confirmed : confirmed + 1]).strip().lower() in NOT_CONFIRMED:
             leave_out(UNCONFIRMED, source, target, location)
+        elif any(cells[width:]):  # a tab within a text shifts the columns
+            leave_out(MORE_CELLS, source, target, location)
         else:
             yield source, target, location
 

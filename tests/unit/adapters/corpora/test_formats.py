@@ -425,6 +425,50 @@ def test_read_texts_broken_file_raises_a_one_line_error(read: Read, content: byt
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize(
+    ("codec", "text", "command"),
+    [
+        *((codec, "größer, à côté. 犬\tnaïf\n", "iconv") for codec in ("UTF-7", "UTF-32", "UTF-32LE", "UTF-32BE")),
+        *((codec, "1 Собака\tdog\n", "iconv") for codec in ("UTF-16LE", "UTF-16BE")),
+        ("ISO-2022-JP", "犬が\tdog\n", "iconv"),
+        ("ISO-2022-KR", "개\tdog\n", "iconv"),
+        ("HZ", "dog\t中文\n", "uconv"),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_read_texts_encoding_that_passes_for_utf_8_is_refused(
+    read: Read, codec: str, text: str, command: str, pack: Any
+) -> None:
+    said = rf"text: text in {codec}; .* `{command} -f {codec} -t UTF-8`$"
+    with pytest.raises(DataError, match=said):
+        read(pack(text.encode(codec)))
+
+
+@pytest.mark.parametrize(
+    "text", ["a+b, C++", "me+you+them+1234567", "~{x}", "\x1b[31mA", "+4912345678 +49-123 +abcdefgh"]
+)
+def test_read_texts_plain_text_with_signs_of_encodings_is_read(read: Read, text: str) -> None:
+    assert read(f"{text}\tb\n", columns=["1", "2"]) == [(text, "b", "line 1")]
+
+
+@pytest.mark.parametrize(
+    ("row", "pair"),
+    [
+        ("c\td\te", None),
+        ('"c\td"\te', ("c\td", "e")),
+        ('c\t"d ""x""\te"', ("c", 'd "x"\te')),
+        ('"c\t"d\te', None),
+        ("c\td\t\t", ("c", "d")),
+        ('"c"\td', ('"c"', "d")),
+    ],
+)
+def test_read_texts_tsv_row_with_more_cells_is_left_out(tmp_path: Path, row: str, pair: tuple[str, str] | None) -> None:
+    path, left_out = tmp_path / "a.tsv", list[tuple[str, str]]()
+    path.write_text(f"a\tb\n{row}\n", encoding="utf-8")
+    assert [found[:2] for found in places(path, left_out)] == [("a", "b"), *([pair] if pair else [])]
+    assert left_out == [("more cells than the first row", f"{path}: line 2")] * (pair is None)
+
+
 def test_read_texts_expanding_entities_are_refused(read: Read) -> None:
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
