@@ -268,13 +268,15 @@ HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"
     "<table>|<b>|a|{{ a '<' }}|{% if a %}|a{% if a %}a|a{% if a %}<b>|{% if a %}a{% endif %}|{% if %}a{% endif %}|"
-    'a.<b>B</b>|<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
+    "a.<b>B</b>|<i lang=fr>|<i lang=fr>a</i>|<p lang=fr>|<a hreflang=fr>a|"
+    '<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"
 DOCX = (
     f"{RUN}|<w:r><w:rPr><w:b/></w:rPr><w:t>a</w:t></w:r>{RUN}|<w:p>{RUN}</w:p>|<w:r><w:x/></w:r>|<w:r><w:tab/></w:r>|"
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r>|<w:bookmarkStart w:id="1"/>|<w:bookmarkEnd w:id="1"/>|'
     f'<w:bookmarkStart w:id="1"/>⟨<w:bookmarkEnd w:id="1"/>⟩|<w:ins>{RUN}</w:ins>|<w:r><w:t>a⟨\n⟩</w:t></w:r>|&amp;|'
+    '<w:r><w:rPr><w:lang w:val="fr"/></w:rPr><w:t> a </w:t></w:r>|'
     f'<w:r><w:ruby><w:rt/><w:rubyBase>{RUN}</w:rubyBase></w:ruby></w:r>|<w:r><docPr xmlns="x" descr="a"/></w:r>|'
     '<w:r><w:fldChar w:fldCharType="begin"/><w:instrText>DATE</w:instrText><w:fldChar w:fldCharType="separate"/></w:r>|'
     f'<w:r><w:fldChar w:fldCharType="begin"/>⟨<w:instrText>ADDIN</w:instrText>⟩|'
@@ -343,11 +345,11 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: line_encoder.bounded_sentence_spans(text, "de", FINDER.spans),
         SENTENCES,
     ),
-    "markup.parse_html": (parse_html, HTML),
+    "markup.parse_html": (lambda text: parse_html(text, (CODES[0], CODES[1])), HTML),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
-    "word.parse_part": (lambda text: parse_part(docx(text)), DOCX),
+    "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), (), CODES[0]), DOCX),
     "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),

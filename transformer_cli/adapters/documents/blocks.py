@@ -202,20 +202,6 @@ class Document:
         return self.conversions.restore("".join(_fill_blocks(self.parts, written)))
 
 
-def parse_marked(parse: Callable[[str], list[Document]], language: str) -> list[Document]:
-    """Parse a file, and keep text marked as another language, unless that is over half of its text.
-
-    parse: takes the source language, or "" to keep no such text.
-    """
-    found = parse(language)
-    if any(each.n_other_language for each in found):
-        whole = parse("")
-        n_chars, n_all = (sum(len(block.source) for one in each for block in one.blocks) for each in (found, whole))
-        if 2 * n_chars < n_all:
-            return [replace(each, is_mostly_other=True) for each in whole]
-    return found
-
-
 class Builder:
     """Builds a document. A parser passes it everything in a file, in order; white space is part of the text."""
 

@@ -22,9 +22,9 @@ from transformer_cli.adapters.documents.blocks import (
     Inline,
     InlineKind,
     escaping_writer,
-    parse_marked,
 )
 from transformer_cli.adapters.documents.branches import find_code
+from transformer_cli.adapters.documents.parsed_file import parse_marked
 from transformer_cli.adapters.documents.xmltext import XML_ENCODING
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.text.alignment import Span

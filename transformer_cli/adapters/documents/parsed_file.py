@@ -4,7 +4,7 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transformer_cli.adapters.documents.blocks import Block, Document
 from transformer_cli.errors import DataError
@@ -40,6 +40,20 @@ class ParsedFile:
         """Returns the file with the translations of its blocks; see `Document.render`."""
         remaining = iter(translations)
         return self.assemble(*(each.render([next(remaining) for _ in each.blocks]) for each in self.documents))
+
+
+def parse_marked(parse: Callable[[str], list[Document]], language: str) -> list[Document]:
+    """Parse a file, and keep text marked as another language, unless that is over half of its text.
+
+    parse: takes the source language, or "" to keep no such text.
+    """
+    found = parse(language)
+    if any(each.n_other_language for each in found):
+        whole = parse("")
+        n_chars, n_all = (sum(len(block.source) for one in each for block in one.blocks) for each in (found, whole))
+        if 2 * n_chars < n_all:
+            return [replace(each, is_mostly_other=True) for each in whole]
+    return found
 
 
 def decode_text(content: bytes, encoding: str = "utf-8", errors: str = "strict") -> tuple[str, Callable[[str], bytes]]:

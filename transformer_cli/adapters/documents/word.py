@@ -8,8 +8,9 @@ most characters of the paragraph. Neighbouring runs with equal properties become
 
 import html
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -17,9 +18,10 @@ from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Place, Unescaped, nested_pairs
-from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
+from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile, parse_marked
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
+from transformer_cli.text.languages import is_language_code, is_other_language
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import is_word, primary_subtag
 
@@ -60,6 +62,8 @@ _CODE_STYLE = re.compile(  # the name of a style; HTML Preformatted is not one, 
     r"|html (?:keyboard|sample|typewriter|variable)|verbatim(?: char)?|source text|quell(?:text|code)|[a-z]{2,20}tok",
     re.IGNORECASE,
 )
+_SPACE_OR_TEXT = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
+_OTHER_LANGUAGE = "other language"  # the kind of an event, and the name of its item
 _STYLED = {"w:pStyle": "w:p", "w:rStyle": "w:r"}
 _LANGUAGE = re.compile(r"(?<==[\"'])[\w-]+(?=[\"'])")
 _DESCRIBED = ("?:docPr", "?:cNvPr", "?:shape")  # elements with alternative texts
@@ -127,7 +131,11 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
     code_styles = {
         each for name, (text, _) in texts.items() if "styles" in parts[name][0] for each in _code_styles(text)
     }
-    return ParsedFile([parse_part(text, languages, code_styles) for text, _ in texts.values()], assemble)
+
+    def parse(language: str) -> list[Document]:
+        return [parse_part(text, languages, code_styles, language) for text, _ in texts.values()]
+
+    return ParsedFile(parse_marked(parse, languages[0]), assemble)
 
 
 def _code_styles(styles: str) -> Iterator[str]:
@@ -139,11 +147,13 @@ def _code_styles(styles: str) -> Iterator[str]:
             yield style
 
 
-def parse_part(source: str, languages: LanguagePair = ("", ""), code_styles: Collection[str] = ()) -> Document:
+def parse_part(
+    source: str, languages: LanguagePair = ("", ""), code_styles: Collection[str] = (), language: str = ""
+) -> Document:
     """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
 
     languages: codes of source and target; a w:lang of the source language gets the target language. code_styles: the
-    ids of styles whose text is code.
+    ids of styles whose text is code. language: see `parse_marked`.
     """
     document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
@@ -154,6 +164,8 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), code_styles: Col
         texts = _Parts()
         if data.is_data(event, step, last):
             event = event._replace(kind="data")
+        elif language and data.is_marked_other(event, step, language):
+            event = event._replace(kind=_OTHER_LANGUAGE)
         elif event.name == "w:lang":
             raw = _LANGUAGE.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
             event = event._replace(raw=raw)
@@ -192,6 +204,7 @@ class _DataFinder:
         self._depth = 0  # of the outermost open field whose result is data
         self._spans_paragraphs = False  # whether that field may, as a bibliography does
         self._n_open = 0  # elements inside a simple field or a content control that contains data
+        self._languages: Mapping[str, str] = {}  # of the open run's own properties, by script
 
     def is_data(self, event: XmlEvent, step: int, last: str) -> bool:
         """Whether an event is such text. Takes all events of a part in order. step, last: see `parse_part`."""
@@ -219,6 +232,20 @@ class _DataFinder:
         elif name == "w:p" and step < 0:
             self._depth *= self._spans_paragraphs
         return event.kind == "text" and bool(self._n_open or self._depth or self._styled)
+
+    def is_marked_other(self, event: XmlEvent, step: int, language: str) -> bool:
+        """Whether an event is text of a run with another `w:lang`; see `is_data`."""
+        if event.name == "w:r":
+            self._languages = {}
+        elif step > 0 and event.name in ("w:lang", "w:rPrChange"):  # of which the latter has properties of the past
+            self._languages = self._languages or {"": "", **event.attributes}
+        letter = next(filter(str.isalpha, event.text if self._languages else ""), "a")
+        is_wide, is_to_the_left = (
+            unicodedata.east_asian_width(letter) in "FW",
+            unicodedata.bidirectional(letter)[0] in "RA",
+        )
+        named = self._languages.get("w:eastAsia" if is_wide else "w:bidi" if is_to_the_left else "w:val", "")
+        return has_letter(event.text) and is_language_code(named) and is_other_language(named, language)
 
 
 def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
@@ -250,11 +277,15 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             elif not depth and into is properties:
                 run += "".join(map(str, properties))
                 formatting = _INVISIBLE_PROPERTIES.sub("", "".join(map(str, properties)))
-        elif kind in ("text", "data") and is_in_text:
+        elif kind in ("text", "data", _OTHER_LANGUAGE) and is_in_text:
             is_indented = "\n" in each.text and not keeps_spaces
-            raw = f'<{_prefix(run)}t xml:space="preserve">{each.raw}</{_prefix(run)}t>'
-            text = each.text.strip() if is_indented else each.text
-            items.append(_Item([raw], run, formatting, text * (kind == "text")))
+            is_other = kind == _OTHER_LANGUAGE
+            for part in _SPACE_OR_TEXT.findall(each.raw) if is_other else [each.raw]:
+                raw = f'<{_prefix(run)}t xml:space="preserve">{part}</{_prefix(run)}t>'
+                text = html.unescape(part) if is_other else each.text.strip() if is_indented else each.text
+                items.append(
+                    _Item([raw], run, formatting, text * (kind != "data"), kind * (is_other and text.strip() != ""))
+                )
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:
@@ -291,6 +322,8 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
     """Returns a paragraph, unchanged or with blocks, and adds these to the document."""
     raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
     head, found = _parse_items(events[1:-1])
+    _keep_other_language(found)
+    document.n_other_language += sum(each.name == _OTHER_LANGUAGE and not each.text for each in found)
     largest = len(found) * max((len(each.run) for each in found), default=0)
     is_bounded = largest <= _MAX_GROWTH * sum(len(part) for part in raw if isinstance(part, str))
     items = _merge_fields(found) if is_bounded else []
@@ -312,6 +345,16 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
         parts += [*_parse_between(paragraph, first, index, document), *items[index].markup]
         first = index
     return [*parts, raw[-1]]
+
+
+def _keep_other_language(items: Sequence[_Item]) -> None:
+    """Turn texts in another language into other content, unless they are parts of words."""
+    read = [each for each in items if each.text or each.name in _TABS_AND_BREAKS]
+    for before, each, after in zip([_Item([]), *read], read, [*read[1:], _Item([])], strict=False):
+        following = after.text[:1] if after.name != _OTHER_LANGUAGE else ""
+        edges = (before.text[-1:], each.text[:1]), (each.text[-1:], following)
+        if each.name == _OTHER_LANGUAGE and not any(is_word(left) and is_word(right) for left, right in edges):
+            each.text = ""
 
 
 def _block_ends(paragraph: "_Paragraph") -> list[int]:
