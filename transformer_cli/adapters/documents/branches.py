@@ -36,28 +36,37 @@ class Code(NamedTuple):
 def find_code(text: str, boundary: str) -> list[Code]:
     """Returns the code in a text, from left to right. boundary: a regular expression for what no code contains.
 
-    A choice that begins or ends inside a word, as in "Hund{% if n > 1 %}e{% endif %}", is one piece of code.
+    A choice that begins or ends inside a word, as in "Hund{% if n > 1 %}e{% endif %}", is one piece of code. If it
+    contains only one tag of an element, its code inside the word is a piece of the sentence, and the rest is text.
     """
+    tags = re.compile(rf"(?P<boundary>{boundary})|</?(?=[a-zA-Z])")
     with_end = {each[2] for each in _TAG.finditer(text) if each[1]}  # such as "comment", for {% endcomment %}
-    found: list[tuple[Code, int]] = []  # and the number of tags before it
-    open_: list[int] = []  # indices of code in `found` that begins a choice
+    found: list[Code] = []
+    open_: list[tuple[int, ...]] = []  # choices: index in `found`, tags that are open before it, the fewest since
     last, n_tags = 0, 0
     for start, end in sorted(code_ends(text, boundary).items()):
         if start < last:
             continue  # inside other code
-        n_tags += text.count("<", last, start)
+        for each in tags.finditer(text, last, start):
+            n_tags += -1 if each[0].startswith("</") else 1
+            now = -len(text) if each["boundary"] else n_tags
+            open_[-1:] = [(*begun, min(fewest, now)) for *begun, fewest in open_[-1:]]
         code, last = text[start:end], end
         branch = _BRANCH.match(code)
         tag = _TAG.match(code)
         role = branch.lastgroup if branch else "begin" if tag and tag[2] in with_end else ""
+        is_in_word = is_word(text[start - 1 : start]) and is_word(text[end : end + 1])
+        kind: InlineKind | Literal["text"] = "block_end" if role == "else" else "branches" if is_in_word else "branch"
         if role == "begin":
-            open_.append(len(found))
-        kind: InlineKind | Literal["text"] = "block_end" if role == "else" else "branch"
-        found.append((Code(start, end, kind if role else "text" if html.escape(code) == code else ""), n_tags))
-        if role == "end" and open_:
-            first, n_before = found[index := open_.pop()]
-            edges = (first.start, first.end), (start, end)
-            is_in_word = any(is_word(text[a - 1 : a]) and is_word(text[b : b + 1]) for a, b in edges)
-            if is_in_word and n_before == n_tags:
-                found[index:] = [(Code(first.start, end, "branches"), n_tags)]
-    return [code for code, _ in found]
+            open_.append((len(found), n_tags, n_tags))
+        elif role == "end" and open_:
+            index, n_before, now = open_.pop()
+            first = found[index]
+            if "branches" in (first.kind, kind) and n_before == n_tags == now:
+                start, kind = first.start, "branches"
+                del found[index:]
+            elif first.kind == "branches":
+                kind = "branch"  # the parts of a choice stay in order
+            open_[-1:] = [(*begun, min(fewest, now)) for *begun, fewest in open_[-1:]]
+        found.append(Code(start, end, kind if role else "text" if html.escape(code) == code else ""))
+    return found

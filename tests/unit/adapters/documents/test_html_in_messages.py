@@ -68,6 +68,12 @@ READERS = [page, message, segment]
         ),
         ("Ein {% trans 'a' %} {% own b %}Hund{% endown %} da", ["Ein", "Hund", "da"]),
         ("Hund{% if n > 1 %}e{% endif %} und {{ a|f('b') }} {% url 'c' %} da", ["Hund und da"]),
+        (
+            "Hund{% if n > 1 %}e <b>am</b> Tag{% endif %} und Katz{% if n %}e{% else %}<i>en</i>{% endif %}",
+            ["Hund und Katz"],
+        ),
+        ("Hund{% if n %}e <b>am{% endif %} Tag</b> {% if n %}Groß<i>e{% endif %}n</i>", ["Hunde am", "Tag", "Großen"]),
+        ("Ein{% if n %}e</p><p>am Tag{% if m %}e <b>a</b>{% endif %}{% endif %}s", ["Eine", "am Tag", "s"]),
         ("<% if (a > b) { %>Ein Hund.<% } else { %>Ein Ball.<% } %>", ["Ein Hund.", "Ein Ball."]),
         (
             "{{#if x}}Ein Hund{{else}}Ein Ball{{/if}}<?php foreach ($a as $b): ?>rot<?php endforeach ?>",
@@ -102,6 +108,7 @@ def test_message_with_a_sign_that_begins_no_tag_is_text(
         ("Ein Hund.{% if x %} Ein Ball.{% endif %} Rot", []),
         ("<p>{% if x %}Ein Hund{% else %}Ein Ball{% endif %}</p>Rot", []),
         ("Ein Hund{% if n > 1 %}e{% endif %}", ["Ein Hund"]),
+        ("Ein Hund{% if n > 1 %}e <b>am{% endif %} Tag</b>", ["Ein Hunde am", "Tag"]),
         ("{% block a %}Ein Hund{% endblock %}<p>{% if x %}Rot{% endif %}</p>", []),
     ],
 )
