@@ -349,7 +349,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
-    "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), (), CODES[0]), DOCX),
+    "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), CODES[0]), DOCX),
     "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),

@@ -9,7 +9,8 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, pairwise
+from contextlib import suppress
+from itertools import accumulate, chain, groupby, pairwise
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Builder, Place, escaping_writer
@@ -29,7 +30,8 @@ _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _WORD_TIME = re.compile(r"<\d{1,4}:[\d:.]{4,12}>")  # <00:00:05.100>, before a word that is highlighted then
 _START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
-    r"<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
+    r"<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|"  # the reading of ruby
+    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
     re.DOTALL,
 )
 _SPEAKER_DASH = re.compile(r"\s*(?:[-\u2013\u2014\u2010\u2011]|(?:>|&gt;){2,3})\s*(?=[^\s\d])")
@@ -44,29 +46,11 @@ _DATA = re.compile(  # a cue of thumbnails or of other files
 )
 _MARKUP = re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 _MARKUP_BEFORE = re.compile(rf"(?:\s|{_MARKUP.pattern})*")
-_SOUND_STARTS = (
-    "♪",
-    "♫",
-    "♬",
-    "[",
-    "(",
-    "（",
-    "［",
-    "【",
-    "# ",
-    "* ",
-)  # lines of songs and sounds are sentences without full stops
-_SOUND_ENDS = ("♪", "♫", "♬", "]", "］", "】")
-_SOUND_MARKS = {
-    "(": ")",
-    "[": "]",
-    "（": "）",
-    "［": "］",
-    "【": "】",
-    "*": "*",
-    "#": "#",
-}  # around a line or several; they stay
-_SOUND_BORDERS = (*'.!?…。！？:"”“»♪', "")  # before a speaker or a sound inside a line
+_SOUND_STARTS = (*"♪♫♬[(［（【", "# ", "* ")  # lines of songs and sounds are sentences without full stops
+_SOUND_ENDS = tuple("♪♫♬]］】")
+_SOUND_MARKS = dict(zip("([（［【*#", ")]）］】*#", strict=True))  # around a line or several; they stay
+_SOUND_BORDERS = (*".!?…。！？:♪", "")  # before a speaker or a sound inside a line
+_CLAUSE_MARKS = tuple(".,;!?、，")  # behind other brackets
 _BREAKS = ("line", "cue", "block_end")  # from weak to strong
 _SPANNING = ("i", "b", "u", "font", "c", "ruby", "lang")  # elements around words
 
@@ -182,37 +166,29 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
 
 
 def _data_lines(lines: Sequence[str], kept: Counter[str]) -> set[int]:
-    """Returns the indices of lines in cues of data (addresses, as of thumbnails, or JSON), and counts these cues."""
-    found, cue = set[int](), list[int]()  # cue: the indices of its lines
-    for n, line in enumerate([*lines, ""]):
-        if line.strip() and not _TIMES.fullmatch(line):
-            cue.append(n)
-            continue
-        if cue and cue[0] and _TIMES.fullmatch(lines[cue[0] - 1]) and _is_data("".join(lines[index] for index in cue)):
-            found.update(cue)
+    """Returns the indices of lines in cues of data, and counts these cues."""
+    found = set[int]()
+    for is_text, group in groupby(enumerate(lines), lambda each: bool(each[1].strip()) and not _TIMES.match(each[1])):
+        cue = dict(group)
+        if is_text and _is_data("".join(cue.values())):
+            found |= cue.keys()
             kept["data"] += 1
-        cue = []
     return found
 
 
 def _is_data(text: str) -> bool:
-    if all(_DATA.fullmatch(line.strip()) for line in LINE.findall(text)):
-        return True
-    try:
+    """Whether a text is JSON or addresses, as of thumbnails."""
+    with suppress(ValueError, RecursionError):
         return isinstance(json.loads(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
+    return all(_DATA.fullmatch(line.strip()) for line in LINE.findall(text))
 
 
 def is_speaker_name(text: str) -> bool:
     """Whether a text is a name in capitals with a colon or in brackets: PETER:, PETER (leise):, or [PETER]."""
     found, bracketed = _speaker_name(text), _BRACKETS.fullmatch(text)
-    return _is_name(bracketed["inside"]) if bracketed else found is not None and found[0] == text
-
-
-def _is_name(inside: str) -> bool:
-    """Whether the text in brackets may be a name. More words in capitals are rather a sound: [EIN HUND BELLT]."""
-    return inside.isupper() and len(inside.split()) <= MAX_WORDS_OF_NAME
+    if bracketed:  # more words in capitals are rather a sound: [EIN HUND BELLT]
+        return bracketed["inside"].isupper() and len(bracketed["inside"].split()) <= MAX_WORDS_OF_NAME
+    return found is not None and found[0] == text
 
 
 def _speaker_name(text: str) -> re.Match[str] | None:
@@ -235,19 +211,20 @@ def _find_sound(text: str, open_mark: str) -> tuple[bool, bool, str]:
 def _bracket_pieces(text: str) -> Iterator[Span]:
     """Yield the spans that separate speakers and sounds in brackets from the words of a line.
 
-    The brackets begin the line or follow a sentence, and lower case does not follow them, or square ones end the line;
-    others are part of a sentence. A name in capitals is translated with its brackets, for `is_speaker_name`.
+    The brackets begin the line or follow a sentence, and no clause goes on behind them; others are part of a sentence.
+    A name in capitals is translated with its brackets, so that `is_speaker_name` finds it.
     """
     last = 0  # the end of the last brackets
     masked = _MARKUP.sub(lambda markup: " " * len(markup[0]), text)
     for found in _BRACKETS.finditer(masked):
-        (start, end), inside, is_name = found.span(), found["inside"], _is_name(found["inside"])
-        before, after, is_square = masked[max(0, start - 1) : start], masked[end : end + 1], found["open"] in "[［【"
-        begins = start == last or before in _SOUND_BORDERS
-        goes_on = after.islower() and not (found["close"][1:] or (is_name and is_square))
-        is_single = (begins and not goes_on) or (is_square and not after and not before.isalnum())
-        if is_single and has_letter(inside) and (len(inside) > 1 or not inside.isascii()):
-            opening, closing = found.span("open"), found.span("close")
+        (start, end), inside, (opening, closing) = found.span(), found["inside"], (found.span(1), found.span(3))
+        before, after = masked[max(0, start - 3) : start].rstrip('"”“»')[-1:], masked[end : end + 1]
+        is_name, is_square = is_speaker_name(found[0].strip()), found["open"] in "[［【"
+        is_phrase = after.isalpha() and not (after.isupper() or is_square) and " " in inside  # of Japanese, Arabic …
+        is_sound = not (after.islower() or is_phrase) or found["close"].endswith(":") or (is_name and is_square)
+        is_item = len(inside) == 1 and inside.lower() != inside.upper()  # (a), but not （笑）
+        is_border = start == last or before in _SOUND_BORDERS
+        if is_border and is_sound and after not in _CLAUSE_MARKS and has_letter(inside) and not is_item:
             yield opening[:1] * 2 if is_name else opening  # an empty span is a border, too
             yield closing[1:] * 2 if is_name else closing
             last = end

@@ -10,7 +10,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby
@@ -50,16 +50,15 @@ _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:cus
 _WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
 _REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # the editing session in which a run was written
 _DATA_FIELD = re.compile(  # by its code
-    r"\s{0,9}(?:(?P<spans_paragraphs>ADDIN|ADDRESSBLOCK|BIBLIOGRAPHY)|AUTHOR|CITATION|CREATEDATE|DATE|DOCVARIABLE|EDITTIME"
-    r"|DOCPROPERTY(?!\s+\"?(?:Title|Subject|Category|Keywords|Comments)\b)|FILENAME|FILESIZE|GREETINGLINE|LASTSAVEDBY"
-    r"|LISTNUM|MERGEFIELD|MERGEREC|MERGESEQ|NUMCHARS|NUMPAGES|NUMWORDS|PAGE|PAGEREF|PRINTDATE|REVNUM|SAVEDATE|SECTION"
-    r"|SECTIONPAGES|SEQ|TEMPLATE|TIME|USERADDRESS|USERINITIALS|USERNAME)\b",
+    r"\s{0,9}(?:ADDIN|ADDRESSBLOCK|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCVARIABLE|EDITTIME|FILE(?:NAME|SIZE)"
+    r"|DOCPROPERTY(?!\s+\"?(?:Title|Subject|Category|Keywords|Comments)\b)|GREETINGLINE|LASTSAVEDBY|LISTNUM|MERGE\w+|SEQ"
+    r"|NUM(?:CHARS|PAGES|WORDS)|PAGE(?:REF)?|PRINTDATE|REVNUM|SAVEDATE|SECTION(?:PAGES)?|TEMPLATE|TIME|USER\w+)\b",
     re.IGNORECASE,
 )
 _MAX_CODE_CHARS = 100  # of a field's code, which decide what its result is
-_CODE_STYLE = re.compile(  # the name of a style; HTML Preformatted is not one, since much pasted prose has it
-    r"(?:(?:html|inline|program|source)[ _-]?)?code(?:[ _-]?(?:block|fragment|inline|snippet|text))?(?:[ _-]?char)?"
-    r"|html (?:keyboard|sample|typewriter|variable)|verbatim(?: char)?|source text|quell(?:text|code)|[a-z]{2,20}tok",
+_CODE_STYLE = re.compile(  # the id of a style; HTMLPreformatted is not one, since much pasted prose has it
+    r"(?:HTML|Inline|Program|Source)?-?(?:Code|Codice|Cdigo)(?:Block|Fragment|HTML|Inline|Snippet|Text)?(?:Char)?"
+    r"|HTML(?:Keyboard|Sample|Typewriter|Variable)|Verbatim(?:Char)?|SourceText|Quell(?:text|code)|[A-Z]\w{1,20}Tok",
     re.IGNORECASE,
 )
 _SPACE_OR_TEXT = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
@@ -128,37 +127,22 @@ def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
         return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
 
-    code_styles = {
-        each for name, (text, _) in texts.items() if "styles" in parts[name][0] for each in _code_styles(text)
-    }
-
     def parse(language: str) -> list[Document]:
-        return [parse_part(text, languages, code_styles, language) for text, _ in texts.values()]
+        return [parse_part(text, languages, language) for text, _ in texts.values()]
 
     return ParsedFile(parse_marked(parse, languages[0]), assemble)
 
 
-def _code_styles(styles: str) -> Iterator[str]:
-    """Yield the ids of the styles of code. Their names are the same in all languages of Word, but not their ids."""
-    style = ""
-    for event in xml_events(styles, _PREFIXES):
-        style = event.attributes.get("w:styleId", style)
-        if event.name == "w:name" and _CODE_STYLE.fullmatch(event.attributes.get("w:val", "")):
-            yield style
-
-
-def parse_part(
-    source: str, languages: LanguagePair = ("", ""), code_styles: Collection[str] = (), language: str = ""
-) -> Document:
+def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = "") -> Document:
     """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
 
-    languages: codes of source and target; a w:lang of the source language gets the target language. code_styles: the
-    ids of styles whose text is code. language: see `parse_marked`.
+    languages: codes of source and target; a w:lang of the source language gets the target language. language: see
+    `parse_marked`.
     """
     document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
-    data = _DataFinder(code_styles)
+    data = _DataFinder()
     for event in xml_events(source, _PREFIXES):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
         texts = _Parts()
@@ -197,40 +181,35 @@ def parse_part(
 class _DataFinder:
     """Finds text that is data or code: results of fields such as citations, and text in a style of code."""
 
-    def __init__(self, code_styles: Collection[str]) -> None:
-        self._code_styles = code_styles
-        self._styled = set[str]()  # the names of open elements that have a style of code
+    def __init__(self) -> None:
+        self._styled = set[str]()  # the names of open elements in a style of code
         self._codes = list[str]()  # of the open fields
         self._depth = 0  # of the outermost open field whose result is data
-        self._spans_paragraphs = False  # whether that field may, as a bibliography does
         self._n_open = 0  # elements inside a simple field or a content control that contains data
         self._languages: Mapping[str, str] = {}  # of the open run's own properties, by script
 
     def is_data(self, event: XmlEvent, step: int, last: str) -> bool:
         """Whether an event is such text. Takes all events of a part in order. step, last: see `parse_part`."""
-        name, value = event.name, event.attributes.get("w:val", "")
-        kind = event.attributes.get("w:fldCharType", "") if step > 0 else ""
+        name, value, codes = event.name, event.attributes.get, self._codes
+        kind = value("w:fldCharType")
         self._styled.discard(name)
-        if name in _STYLED and value in self._code_styles:
+        if name in _STYLED and _CODE_STYLE.fullmatch(value("w:val", "")):
             self._styled.add(_STYLED[name])
-        if self._n_open or (name == "w:fldSimple" and _DATA_FIELD.match(event.attributes.get("w:instr", ""))):
+        if self._n_open or (name == "w:fldSimple" and _DATA_FIELD.match(value("w:instr", ""))):
             self._n_open += step
-        elif name == "w:tag" and value.startswith("MENDELEY_"):  # in the properties of a content control
+        elif name == "w:tag" and value("w:val", "").startswith("MENDELEY_"):  # in the properties of a content control
             self._n_open = 3
         if kind == "begin":
-            self._codes.append("")
-        elif kind == "separate" and self._codes and not self._depth:
-            found = _DATA_FIELD.match(self._codes[-1])
-            self._depth, self._spans_paragraphs = (
-                (len(self._codes), bool(found["spans_paragraphs"])) if found else (0, False)
-            )
+            codes.append("")
+        elif kind == "separate" and codes and not self._depth:
+            self._depth = len(codes) if _DATA_FIELD.match(codes[-1]) else 0
         elif kind == "end":
-            del self._codes[-1:]
-            self._depth *= self._depth <= len(self._codes)
-        elif last == "w:instrText" and self._codes:
-            self._codes[-1] = (self._codes[-1] + event.text)[:_MAX_CODE_CHARS]
-        elif name == "w:p" and step < 0:
-            self._depth *= self._spans_paragraphs
+            del codes[-1:]
+            self._depth *= self._depth <= len(codes)
+        elif last == "w:instrText" and codes:
+            codes[-1] = (codes[-1] + event.text)[:_MAX_CODE_CHARS]
+        elif name == "w:p" and step < 0 and self._depth:  # only a bibliography may have several paragraphs
+            self._depth *= codes[self._depth - 1].strip().upper().startswith(("ADDIN", "BIBLIOGRAPHY"))
         return event.kind == "text" and bool(self._n_open or self._depth or self._styled)
 
     def is_marked_other(self, event: XmlEvent, step: int, language: str) -> bool:
