@@ -141,14 +141,13 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
             between.append(speaker[0])
         inside = line[speaker.end() if speaker else 0 :]
         text = _MARKUP.sub("", inside).strip()
-        was_open, is_name = open_mark, is_speaker_name(text)
-        begins_sound, ends_sound, open_mark = _find_sound(text, open_mark) if not is_name else (False, False, "")
+        was_open, (begins_sound, ends_sound, open_mark) = open_mark, _find_sound(text, open_mark)
         name = _speaker_name(text)
         is_separate |= bool(speaker or name or begins_sound or text.startswith(_SOUND_STARTS))
         if between:
             kind = "block_end" if is_separate else "cue" if any("-->" in each for each in between) else "line"
             yield _Part(kind, "".join(between))
-        is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_name
+        is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_speaker_name(text)
         first, end = _MARKUP_BEFORE.match(inside).end(), len(inside.rstrip())  # type: ignore[union-attr]
         between, start, has_word_times = [inside[end:]], 0, _WORD_TIME.search(inside) is not None
         pieces = [(first, first + 1)] * begins_sound + [(last := inside.rfind(text[-1:]), last + 1)] * ends_sound
