@@ -22,7 +22,7 @@ import torch
 from measure.commands import large_text, prepare_speed, start_up, training_memory
 from measure.decoding import FEW, beam_speed, busy_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable
-from measure.serving import serving_speed
+from measure.serving import CLIENTS, request_time, serving_speed
 from measure.training import beside_plain, beside_products, measure_training
 from transformer_cli import prepare
 from transformer_cli.config.load import load_config
@@ -40,6 +40,7 @@ SECTIONS = (
     "ctranslate2",
     "busy",
     "serve",
+    "requests",
     "prepare",
     "large",
     "memory",
@@ -66,6 +67,7 @@ MARKS = {  # for the ratio, unless a unit is given
     ("ctranslate2", "text to text, int8"): "≥ 1",
     **{("busy", f"sentences at a time: {count}, beside one program"): "≤ 1" for count in FEW},
     ("prepare", "multi30k"): "≤ 1.3",
+    **{("requests", f"processor time, {clients} clients"): "≤ 1.3" for clients in CLIENTS},
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
     ("start", "tfm translate"): "≤ reference + 0.8 s",
@@ -101,6 +103,8 @@ def measured(section: str, run: str | None) -> list[Figure]:
     """Measure a section. Raises Unavailable or TfmError."""
     if section == "start":
         return start_up(find_run(run).resolve())
+    if section == "requests":
+        return request_time(find_run(run).resolve())
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
     if section == "products":

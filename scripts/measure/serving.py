@@ -1,15 +1,17 @@
-"""`tfm serve` under load, compared with calling Translator directly."""
+"""`tfm serve` under load, compared with calling Translator directly, and with a plain program."""
 
 import http.client
 import json
 import os
 import re
+import socket
+import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,10 +20,46 @@ import numpy as np
 
 from measure.figures import Figure, Unavailable, alternate, say
 from transformer_cli import Translator
+from transformer_cli.compute.devices import int8_sums_overflow
 
 CLIENTS = (1, 8, 64)
 REQUESTS = {1: 200, 8: 1000, 64: 2000}  # for each number of clients
 START_S = 600.0
+SHORT = "Ein Hund läuft am Strand."
+# What serves an export of subwords without tfm: no queue, no batches, no limits, no log.
+PLAIN = """\
+import sys
+
+import ctranslate2
+import sentencepiece
+import uvicorn
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+folder, port, compute_type = sys.argv[1:]
+model = ctranslate2.Translator(folder, compute_type=compute_type, inter_threads=2, intra_threads=1)
+source, target = (
+    sentencepiece.SentencePieceProcessor(model_file=f"{folder}/{side}.subwords.model") for side in ("source", "target")
+)
+app = FastAPI()
+
+
+class Body(BaseModel):
+    q: str
+    source: str
+    target: str
+
+
+@app.post("/translate")
+def translate(body: Body) -> dict[str, str]:
+    pieces = [source.encode(body.q, out_type=str)]
+    suppressed = [["<pad>"], ["<sos>"]]
+    (found,) = model.translate_batch(pieces, beam_size=1, suppress_sequences=suppressed, max_decoding_length=200)
+    return {"translatedText": target.decode(found.hypotheses[0])}
+
+
+uvicorn.run(app, port=int(port), log_level="error", access_log=False)
+"""
 ADDRESS = re.compile(r"^serving at http://([\d.]+):(\d+)", re.MULTILINE)
 
 
@@ -57,6 +95,58 @@ def serving(
     finally:
         process.terminate()
         process.wait(120)
+
+
+@contextmanager
+def serving_plainly(run: Path) -> Iterator[Server]:
+    """A block during which PLAIN serves an export. Raises Unavailable."""
+    if not (run / "model.bin").exists() or not (run / "source.subwords.model").exists():
+        raise Unavailable(f"{run} is not an export of a run of subwords; name one with --run")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    compute_type = "float32" if int8_sums_overflow() else "default"
+    process = subprocess.Popen([sys.executable, "-c", PLAIN, str(run), str(port), compute_type])
+    try:
+        deadline = time.monotonic() + START_S
+        while process.poll() is None and time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                break
+            except OSError:
+                time.sleep(0.05)
+        yield Server("127.0.0.1", port, process, Path(os.devnull))
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
+def request_time(run: Path, *, rounds: int = 5) -> list[Figure]:
+    """Measures the server's processor time per short request, in turns with the plain program.
+
+    run: an export of subwords, with greedy search. Linux only (/proc).
+    """
+    translator, figures = Translator.load(run), []
+    with TemporaryDirectory() as folder, ExitStack() as servers:
+        both = [
+            servers.enter_context(serving(run, Path(folder))),
+            servers.enter_context(serving_plainly(run)),
+        ]
+        for clients in CLIENTS:
+            say(f"requests: {clients} clients")
+            used: list[list[float]] = [[], []]
+            for _ in range(rounds + 1):
+                for server, found in zip(both, used, strict=True):
+                    before, n_requests = _processor_seconds(server), REQUESTS[clients] // 2
+                    _load(server, translator, [SHORT], clients, n_requests=n_requests)
+                    found.append(1000 * (_processor_seconds(server) - before) / n_requests)
+            ours, plain = (statistics.median(found[1:]) for found in used)  # the first round is for warming up
+            figures.append(Figure("requests", f"processor time, {clients} clients", "ms", ours, plain))
+    return figures
+
+
+def _processor_seconds(server: Server) -> float:
+    fields = Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def serving_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:

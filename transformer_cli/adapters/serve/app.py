@@ -18,7 +18,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -26,6 +26,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import ValidationError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from transformer_cli.adapters.serve.job_queue import SHORT_JOB_COST, FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import Directions
@@ -39,7 +41,7 @@ from transformer_cli.adapters.serve.request_bodies import (
     TextBody,
     TranslateBody,
     body_schema,
-    parsed_as,
+    read_body,
     refuse_over_limit,
     validation_message,
 )
@@ -50,6 +52,8 @@ from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DECIMALS = 4  # of weights, scores and vectors; more are not visible
+INLINE_CHARACTERS = 1000  # of a request that is parsed and answered at once: a thread would take longer
+WATCH_DELAY_S = 0.05  # until a client is watched: most have their answer before
 
 Result = TypeVar("Result")
 
@@ -139,28 +143,40 @@ def create_app(
             allow_headers=["Authorization", "Content-Type"],
         )
     app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins)
-    app.routes[:0] = router.routes  # include_router would search the routes twice for each request
+    described = [each for each in router.routes if isinstance(each, Route)]
+    # FastAPI's own routes, which describe these to /openapi.json, take as long as all else of a short request
+    app.routes[:0] = [*(_PlainRoute(each.path, each.endpoint, methods=each.methods) for each in described), *described]
     return app
+
+
+class _PlainRoute(Route):
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["route"] = self  # for the metrics
+        await super().handle(scope, receive, send)
 
 
 # Routes are searched in this order, so the one with the most requests comes first.
 @router.post("/translate", openapi_extra=body_schema(TranslateBody))
-async def translate(body: Annotated[TranslateBody, parsed_as(TranslateBody)], request: Request) -> Response:
+async def translate(request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
+    body = await read_body(request, TranslateBody)
     service: Service = request.app.state.service
     parsing, size = partial(parse, body, service.directions, service.limits), body.n_characters
-    if size <= SHORT_JOB_COST:
+    if size <= INLINE_CHARACTERS:
+        parsed = parsing()
+    elif size <= SHORT_JOB_COST:
         parsed = await asyncio.to_thread(parsing)
     else:  # long texts are parsed by a worker, so that short ones need not wait
         job = FunctionJob(lambda before_step: parsing(), cost=min(size, service.limits.characters))
         parsed = await _wait_for_result(request, service.queue.add(job))
     translations = await _wait_for_result(request, submit(parsed, service.queue)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
-    return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
+    answering = partial(parsed.answer, translations)
+    return JSONResponse(answering() if size <= INLINE_CHARACTERS else await asyncio.to_thread(answering))
 
 
 @router.get("/", include_in_schema=False)
-async def page() -> Response:
+async def page(_: Request) -> Response:
     """The page. It loads nothing, runs only its own script, and no other page may embed it."""
     written = PAGE.read_bytes()
     script, style = (_csp_hashes(tag, written) for tag in (b"script", b"style"))
@@ -201,8 +217,9 @@ async def languages(request: Request) -> JSONResponse:
 
 
 @router.post("/detect", openapi_extra=body_schema(TextBody))
-async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Request) -> Response:
+async def detect(request: Request) -> Response:
     """Detect the source language of a text, or of a list of texts together; the likeliest first."""
+    body = await read_body(request, TextBody)
     service: Service = request.app.state.service
     text = " ".join(body.texts)
     refuse_over_limit(len(text), service.limits.characters, "characters")
@@ -211,8 +228,9 @@ async def detect(body: Annotated[TextBody, parsed_as(TextBody)], request: Reques
 
 
 @router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
-async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
+async def steps(request: Request) -> Response:
     """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
+    body = await read_body(request, InspectBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import decoder_choices, rounded
@@ -236,8 +254,9 @@ async def steps(body: Annotated[InspectBody, parsed_as(InspectBody)], request: R
 
 
 @router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
-async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], request: Request) -> Response:
+async def attention(request: Request) -> Response:
     """Return the attention weights of one head, or the mean over all heads of a layer."""
+    body = await read_body(request, AttentionBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, rounded
@@ -258,8 +277,9 @@ async def attention(body: Annotated[AttentionBody, parsed_as(AttentionBody)], re
 
 
 @router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
-async def vectors(body: Annotated[InspectBody, parsed_as(InspectBody)], request: Request) -> Response:
+async def vectors(request: Request) -> Response:
     """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
+    body = await read_body(request, InspectBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
         from transformer_cli.adapters.study.inspection import inspect_translation, project_directions_2d
@@ -282,7 +302,8 @@ async def _inspect(
     service: Service = request.app.state.service
     refuse_over_limit(body.n_characters, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(body.source, body.target, body.q)
-    translator = await asyncio.to_thread(chosen.with_terms, body.glossary)
+    with_terms = await asyncio.to_thread(chosen.with_terms, body.glossary)
+    translator = with_terms.with_options(return_scores=True, return_attention=True)
     if translator.run.exported:
         raise DataError("an exported model cannot be inspected; /languages lists the inspectable languages")
 
@@ -308,22 +329,25 @@ async def _inspect(
 
 async def _wait_for_result(request: Request, future: "Future[Result]") -> Result:
     """Returns a job's result. If the client disconnects first, cancels the future and raises HTTPException."""
-    result = asyncio.wrap_future(future)
-    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
-    both: set[asyncio.Future[Any]] = {result, leaving}
+    result, loop = asyncio.wrap_future(future), asyncio.get_running_loop()
+    watchers = list[asyncio.Task[None]]()
+    watch = loop.call_later(WATCH_DELAY_S, lambda: watchers.append(loop.create_task(_cancel_if_gone(request, result))))
     try:
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        if not result.done():
-            raise HTTPException(CLIENT_CLOSED, "gone")
-        return result.result()
+        return await result
+    except asyncio.CancelledError:
+        if any(each.done() for each in watchers):
+            raise HTTPException(CLIENT_CLOSED, "gone") from None
+        raise
     finally:
-        leaving.cancel()
-        result.cancel()
+        watch.cancel()
+        for each in watchers:
+            each.cancel()
 
 
-async def _wait_for_disconnect(request: Request) -> None:
+async def _cancel_if_gone(request: Request, result: "asyncio.Future[Any]") -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    result.cancel()
 
 
 async def _error_response(_: Request, error: Any) -> Response:

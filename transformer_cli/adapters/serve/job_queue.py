@@ -246,7 +246,8 @@ class JobQueue:
             job.is_available = False
             self._long_batch_ended = math.inf if job.cost > SHORT_JOB_COST else self._long_batch_ended
             self._n_busy += 1
-            self._changed.notify()
+            if len(waiting) > 1:
+                self._changed.notify()
             return job
 
     def _choose_job(self, waiting: Sequence[Job]) -> Job:

@@ -19,14 +19,16 @@ MAX_DETECT_CHARS = 500  # of a text, to detect its language
 
 
 class Directions:
-    """Translators by their pair of languages."""
+    """Translators by their pair of languages, without scores and attention."""
 
     def __init__(self, translators: Sequence[Translator]) -> None:
         """Raises ConfigError if two translators have the same languages."""
         self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
         into_each = [one.for_target(code) for one in translators for code in one.run.codecs.target_languages or (None,)]
-        for translator in into_each:
+        for each in into_each:
+            # here, as it takes as long as all else that is done with a short request
+            translator = each.with_options(return_scores=False, return_attention=False)
             data = translator.run.config.data
             source, target = data.input_language, data.output_language
             other = self._by_pair.setdefault((source, target), translator)

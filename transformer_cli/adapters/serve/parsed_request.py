@@ -122,14 +122,12 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
 
 def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]":
     """Queue the sentences of a request, of which there is at least one. Raises ServerBusy."""
-    body, settings = parsed.body, parsed.translator.settings
-    n_best = 1 + (body.alternatives or 0)
-    translator = parsed.translator.with_options(
-        return_scores=False,
-        return_attention=bool(parsed.documents),
-        n_best=n_best,
-        beam_size=settings.beam_size if settings.sample else max(settings.beam_size, n_best),
-    )
+    body, translator = parsed.body, parsed.translator
+    n_best, settings = 1 + (body.alternatives or 0), translator.settings
+    beam_size = settings.beam_size if settings.sample else max(settings.beam_size, n_best)
+    if parsed.documents or n_best != settings.n_best:
+        options = {"return_attention": bool(parsed.documents), "n_best": n_best, "beam_size": beam_size}
+        translator = translator.with_options(**options)
     keys = [row + n * PART_KEY_STEP for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
     return queue.add(TranslationJob(translator, parsed.sentences, keys, body.split, body.n_glossary_characters))
 

@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from starlette.exceptions import HTTPException
 
@@ -139,13 +139,12 @@ class AttentionBody(InspectBody):
     head: int | None = Field(None, description="A head, counted from 1. Default: the mean of all heads.")
 
 
-def parsed_as(model: type[TextBody]) -> Any:
-    """Returns a FastAPI dependency that receives and parses a request's body, within the server's limits."""
+Body = TypeVar("Body", bound=TextBody)
 
-    async def read(request: Request) -> TextBody:
-        return model.model_validate(await _parse_request(request))
 
-    return Depends(read)
+async def read_body(request: Request, model: type[Body]) -> Body:
+    """Receive and parse a request's body, within the server's limits. Raises DataError or HTTPException."""
+    return model.model_validate(await _parse_request(request))
 
 
 def body_schema(model: type[TextBody]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.alignment import Span, TakenSpans
 from transformer_cli.text.normalization import SENTINEL, is_word
 
+MAX_REMEMBERED_CHARS = 1000
 BRANCH_NAME_WINDOW = 40  # characters before a {…} in which the name of its branch is looked for
 _BRACKETS = "()[]<>\"\"''``„“„”“”””«»»«‹››‹‚‘‚’‘’’’（）「」『』【】《》〈〉"
 BRACKET_PAIRS = {
@@ -84,8 +86,13 @@ class PlaceholderFinder:
     def spans(self, text: str) -> list[Span]:
         """Returns the protected spans, without white space around them, from left to right.
 
-        A span includes the brackets or quotes around a placeholder.
+        A span includes the brackets or quotes around a placeholder. A short text is remembered, as the steps from a
+        line to its tokens ask for its spans several times.
         """
+        return _find_again(self, text) if len(text) <= MAX_REMEMBERED_CHARS else self.find(text)
+
+    def find(self, text: str) -> list[Span]:
+        """Like `spans`, but remembers nothing."""
         found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
         taken = TakenSpans(text, found)
@@ -99,6 +106,11 @@ class PlaceholderFinder:
             if free := next(filter(taken.is_free, alternatives), None):
                 found.append(taken.take(free))
         return sorted(found)
+
+
+@lru_cache(256)
+def _find_again(finder: PlaceholderFinder, text: str) -> list[Span]:
+    return finder.find(text)
 
 
 def message_spans(text: str, code: Mapping[int, int] | None = None) -> Iterator[Span]:
