@@ -12,6 +12,7 @@ import asyncio
 import logging
 import math
 import os
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -20,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import signals
@@ -31,9 +32,10 @@ MAX_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
 CHECK_INTERVAL_S = 1.0  # between two checks for idle connections
 HEADER_TIMEOUT_S = 10  # for a request's header to arrive
 RECEIVE_BUFFER_BYTES = 1 << 15  # small, because a full buffer is parsed at once while other requests wait
-KEEP_ALIVE_S = 30  # for an idle connection
+KEEP_ALIVE_S = 130  # for an idle connection; longer than a proxy's 60 to 120, which must be the first to close it
 READ_TIMEOUT_S = 60.0  # for a client to read more of its answer
 SHUTDOWN_TIMEOUT_S = 60  # for running requests, after a signal
+LAST_REQUESTS_S = 1.0  # after a signal, in which open connections may still bring a request
 
 log = logging.getLogger(__name__)
 
@@ -139,8 +141,14 @@ class Server(uvicorn.Server):
             return
         connection = self._bound.connections.get(scope["client"]) or _Connection(self._bound, 0.0)  # it was reset
         connection.deadline = math.inf
+
+        async def send_and_close(message: Message) -> None:
+            if self.should_exit and message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, send_and_close)
         finally:
             connection.deadline = monotonic() + KEEP_ALIVE_S + HEADER_TIMEOUT_S
 
@@ -161,8 +169,23 @@ class Server(uvicorn.Server):
                     log.warning("connections without a request are closed after %d seconds", HEADER_TIMEOUT_S)
                     has_warned = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept the connections that wait, and no more; answer their requests; end when the running ones are done.
+
+        A client that keeps its connection may be sending a request when the signal comes. So connections stay open for
+        a moment, and close after their next answer.
+        """
+        deadline = monotonic() + LAST_REQUESTS_S
+        while monotonic() < deadline and select.select([self._bound], [], [], 0)[0]:
+            await asyncio.sleep(0)
+        for server in self.servers:
+            server.close()
+        while monotonic() < deadline and self.server_state.connections:
+            await asyncio.sleep(0.02)
+        await super().shutdown(sockets)
+
     def _request_shutdown(self, signal_number: int) -> None:
-        """Accept no more requests; end when the running ones are answered."""
+        """Begin to shut down, and let every answer from now on close its connection."""
         self._signal_number = signal_number
         self.should_exit = True
 

@@ -1,5 +1,6 @@
 """`tfm serve` as a process: its address, signals, reloading, and an empty key."""
 
+import http.client
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -63,6 +65,28 @@ def test_serve_signal_answers_running_requests_first(
     first, *_, last = (tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()
     assert first == f"de→en: {project / 'runs/tiny'}"
     assert last == "tfm: stopped by SIGINT; all requests were answered"
+
+
+def test_serve_signal_closes_kept_connections_after_an_answer(forks: Forks, project: Path, tmp_path: Path) -> None:
+    patient = "from transformer_cli.adapters.serve import server; server.LAST_REQUESTS_S = 600.0"
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=patient)
+    where = urlsplit(wait_for(tmp_path / "err.txt", ADDRESS)[1])
+    body = json.dumps({"q": "Hund", "source": "de", "target": "en"}).encode()
+
+    def ask_on(connection: http.client.HTTPConnection) -> str | None:
+        connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+        with connection.getresponse() as answer:
+            assert (answer.status, answer.read()[:1]) == (200, b"{")
+            return answer.headers["Connection"]
+
+    connections = [http.client.HTTPConnection(where.hostname or "", where.port, timeout=600) for _ in range(20)]
+    assert [ask_on(each) for each in connections] == [None] * 20
+    os.kill(pid, signal.SIGTERM)
+    for each in connections:
+        while ask_on(each) is None:  # it has not noticed the signal yet
+            assert each.sock is not None
+        assert each.sock is None  # http.client closes it, as the answer said so
+    assert forks.end() == 143
 
 
 def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
