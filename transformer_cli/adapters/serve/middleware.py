@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
 import prometheus_client as prometheus
@@ -39,6 +40,8 @@ class Metrics:
         self.requests = prometheus.Histogram("tfm_request_seconds", "Requests, by status.", labels, registry=registry)
         self.source_tokens = prometheus.Counter("tfm_source_tokens", "Tokens that were translated.", registry=registry)
         self.reloads = prometheus.Counter("tfm_reloads", "Reloads, by outcome.", ("outcome",), registry=registry)
+        for outcome in ("done", "failed"):  # from the start, so that the first failure is an increase
+            self.reloads.labels(outcome)
         waiting = prometheus.Gauge("tfm_waiting_lines", "Lines that wait to be translated.", registry=registry)
         waiting.set_function(n_waiting_lines)
 
@@ -106,9 +109,11 @@ class RequestMiddleware:
             scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
-        """Returns the refusal of a request, for its headers or because too many are running; None if it is accepted."""
+        """Returns the refusal of a request: too many are running, or its path or headers are wrong; None: accepted."""
         if self._n_running > MAX_REQUESTS:
             return JSONResponse({"error": TOO_MANY_REQUESTS}, 503, {"Retry-After": "1", "Connection": "close"})
+        if not scope["path"].isprintable():  # Starlette takes "/metrics\n" for /metrics; a proxy's rule may not
+            return JSONResponse({"error": "Not Found"}, 404)
         if b"transfer-encoding" in headers:  # 11,000 chunks of one byte block uvicorn for a third of a second
             return JSONResponse({"error": CHUNKED_BODY}, 411, {"Connection": "close"})
         host_header = headers.get(b"host", b"localhost").decode("latin-1").lower()  # all browsers send one
@@ -140,6 +145,7 @@ def _host_name(host: str) -> str:
         return ""
 
 
+@lru_cache(1000)
 def is_local_address(address: str) -> bool:
     """Whether an address is a loopback address, which other machines cannot reach."""
     try:

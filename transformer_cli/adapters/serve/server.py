@@ -175,8 +175,10 @@ class Server(uvicorn.Server):
         A client that keeps its connection may be sending a request when the signal comes. So connections stay open for
         a moment, and close after their next answer.
         """
-        deadline = monotonic() + LAST_REQUESTS_S
-        while monotonic() < deadline and select.select([self._bound], [], [], 0)[0]:
+        deadline, n_quiet_turns = monotonic() + LAST_REQUESTS_S, 0
+        self._bound.listen(0)  # no more may wait
+        while n_quiet_turns < 3 and monotonic() < deadline:  # asyncio needs two turns for a connection
+            n_quiet_turns = 0 if select.select([self._bound], [], [], 0)[0] else n_quiet_turns + 1
             await asyncio.sleep(0)
         for server in self.servers:
             server.close()

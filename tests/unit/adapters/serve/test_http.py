@@ -148,6 +148,7 @@ def test_metrics_count_requests_seconds_and_tokens(translator: Translator) -> No
         assert float(counts[f"tfm_request_seconds_count{labels}"]) == expected
         assert float(counts[f"tfm_request_seconds_sum{labels}"]) > 0
     assert (float(counts["tfm_source_tokens_total"]), float(counts["tfm_waiting_lines"])) == (14, 0)
+    assert [counts[f'tfm_reloads_total{{outcome="{each}"}}'] for each in ("done", "failed")] == ["0.0", "0.0"]
     assert "process_resident_memory_bytes" in counts
     assert "secret" not in answer.body
 
@@ -156,6 +157,7 @@ def test_server_closes_idle_connections_and_logs_it_once(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(server, "HEADER_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(server, "KEEP_ALIVE_S", 0.3)
     monkeypatch.setattr(server, "CHECK_INTERVAL_S", 0.1)
     with running(translator) as small:
         where = urlsplit(small.url)
@@ -164,7 +166,7 @@ def test_server_closes_idle_connections_and_logs_it_once(
             slow.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode())
             time.sleep(1)
             slow.sendall(BODY)
-            assert slow.recv(100).startswith(b"HTTP/1.1 200 ")
+            assert b"".join(iter(lambda: slow.recv(1000), b"")).startswith(b"HTTP/1.1 200 ")  # then it is closed
     told = [record.getMessage() for record in caplog.records if "without a request" in record.getMessage()]
     assert len(told) == 1
 
@@ -202,6 +204,8 @@ def test_server_too_many_requests_return_503_and_are_counted(
 def test_server_unknown_path_or_method_is_a_json_error(served: Running) -> None:
     unknown, method = served.ask("/suggest", b""), served.ask("/translate", None)
     assert (unknown.status, unknown.body) == (404, {"error": "Not Found"})
+    for path in ("/metrics%0a", "/%0ametrics", "/health%00", "/languages%0D", "/detect%7f", "/translate%c2%85"):
+        assert served.ask(path, None).status == served.ask(path, b"{}").status == 404
     assert (method.status, method.body) == (405, {"error": "Method Not Allowed"})
 
 
