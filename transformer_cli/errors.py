@@ -35,11 +35,27 @@ class CheckpointError(TfmError):
 
 
 class FileError(TfmError):
-    """A file cannot be read or is damaged. Callers turn this into another error, with a remedy."""
+    """A file is damaged: it was read and found wrong. Callers turn this into another error, with a remedy."""
+
+    def with_remedy(self, if_damaged: str, if_missing: str) -> str:
+        """Returns the message with what to do. Only for a damaged file it may be to delete or replace anything."""
+        return f"{self}; {if_damaged}"
 
 
 class MissingFile(FileError):
     """A file does not exist."""
+
+    def with_remedy(self, if_damaged: str, if_missing: str) -> str:
+        """Returns the message with what to do if the file is missing."""
+        return f"{self}; {if_missing}"
+
+
+class UnreadableFile(FileError):
+    """The system refuses to read a file, whose content may be right. The message says what to do."""
+
+    def with_remedy(self, if_damaged: str, if_missing: str) -> str:
+        """Returns the message."""
+        return str(self)
 
 
 class DeviceError(TfmError):

@@ -157,8 +157,9 @@ def test_train_fresh_interrupted_resumes_without_fresh(
 
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(
-    r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
-    r"the path or its permissions, or free disk space|cannot be written: .*; name another file)"
+    r"tfm: error: \S+: (No space left on device; free disk space, or raise the quota|Read-only file system; correct "
+    r"the path or its permissions|Permission denied; .* belongs to user \d+; change them, or be that user|Input/output "
+    r"error; check the device or the network share that it is on|cannot be written: .*; name another file)"
     r"|tfm: error: \S+ could not be deleted to be written anew .*"
 )
 WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not saved|.* could not be deleted)")

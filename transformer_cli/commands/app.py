@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ import typer.core
 from transformer_cli.commands import suggestions
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
+from transformer_cli.system.files import remedy_for
 
 GROUPS = {  # title in the help → command → (module in commands/, page in docs/, example)
     "Data and training": {
@@ -195,7 +197,7 @@ def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple
             return f"tfm: error: {rank}{why}; install tfm as README.md says", 1
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # OSErrors of paths, permissions and full disks
-            remedy = "correct the path or its permissions, or free disk space"
+            remedy = remedy_for(error, Path(os.fsdecode(error.filename)) if error.filename else None)
             return f"tfm: error: {rank}{where}{error.strerror}; {remedy}", 1
         sys.stderr.write("".join(traceback.format_exception(error)))
         return f"tfm: error: {rank}{defect(error)}", 1

@@ -18,7 +18,7 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, write_bytes
+from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, remedy_for, write_bytes
 from transformer_cli.system.terminal import first_few, pluralize
 
 if TYPE_CHECKING:
@@ -521,6 +521,6 @@ def _copy_file(path: Path, to: Path) -> None:
     try:
         file = path.open("rb")
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}; correct the permissions") from None
+        raise DataError(f"{path}: cannot be read: {error.strerror}; {remedy_for(error, path)}") from None
     with file, options.name_in_errors(to), atomic_file(to, clean_up=False) as copy:
         shutil.copyfileobj(file, copy)

@@ -32,7 +32,7 @@ from transformer_cli.config.schema import (
 from transformer_cli.config.yaml_text import compose, dump_yaml, inline_yaml, line_of, parse_yaml
 from transformer_cli.errors import ArgumentError, ConfigError, FileError
 from transformer_cli.system.arguments import as_list
-from transformer_cli.system.files import decode_utf8, is_stream, open_input
+from transformer_cli.system.files import decode_utf8, is_stream, open_input, remedy_for
 from transformer_cli.system.terminal import shorten
 
 log = logging.getLogger(__name__)
@@ -119,11 +119,14 @@ def read_config_text(path: Path) -> str:
     except FileNotFoundError:
         names = ", ".join(shipped_configs())
         raise ConfigError(f"{path}: no such config file; tfm comes with {names}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = getattr(error, "strerror", None) or error
+    except IsADirectoryError as error:
         inside = path / "config.yaml"  # of a run
-        remedy = f"name {inside}" if isinstance(error, IsADirectoryError) and inside.is_file() else "name another file"
-        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; {remedy}") from None
+        remedy = f"name {inside}" if inside.is_file() else "name another file"
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error.strerror}; {remedy}") from None
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error.strerror}; {remedy_for(error, path)}") from None
+    except ValueError as error:  # a NUL in the name
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error}; name another file") from None
 
 
 def parse_config(text: str, path: Path) -> Config:

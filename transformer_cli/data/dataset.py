@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
-from transformer_cli.system.files import decode_utf8, read_verified_json, sha256_of_file, verify_file
+from transformer_cli.system.files import as_file_error, decode_utf8, read_verified_json, sha256_of_file, verify_file
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums, codec_files
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
@@ -42,6 +42,7 @@ WriteChunk = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]]
 """Writes some sentences, given each side's ids (tokens,), end to end, and each side's lengths (sentences,)"""
 Opened = TypeVar("Opened")
 _PREPARE_AGAIN = "delete the folder and run `tfm prepare` again"
+_IF_MISSING = "copy it from where the dataset was prepared; if it is lost for good, " + _PREPARE_AGAIN
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,12 @@ def _open_checked(path: Path, open_: Callable[[Path], Opened]) -> Opened:
     try:
         verify_file(path)
         return open_(path)
-    except (OSError, ValueError) as error:  # large files are not verified, so damage shows only now
+    except OSError as error:
+        raise DataError(as_file_error(error, path).with_remedy(_PREPARE_AGAIN, _IF_MISSING)) from None
+    except ValueError as error:  # large files are not verified, so damage shows only now
         raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; {_PREPARE_AGAIN}") from None
     except FileError as error:
-        raise DataError(f"{error}; {_PREPARE_AGAIN}") from None
+        raise DataError(error.with_remedy(_PREPARE_AGAIN, _IF_MISSING)) from None
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -155,8 +158,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = read_verified_json(folder / "manifest.json")
     except FileError as error:
-        remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
-        raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
+        if_missing = _IF_MISSING if folder.is_dir() else "run `tfm prepare`"
+        raise DataError(f"{folder}: not a dataset: {error.with_remedy(_PREPARE_AGAIN, if_missing)}") from None
     version = manifest["format_version"]
     if version != FORMAT_VERSION:
         raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")

@@ -39,7 +39,14 @@ from transformer_cli.compute.devices import catch_oom
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.finding import write_latest
-from transformer_cli.runs.folder import CHECKPOINT, POINTERS, RESTORE_HINT, as_checkpoint_error, retry_if_moved
+from transformer_cli.runs.folder import (
+    CHECKPOINT,
+    IF_MISSING,
+    POINTERS,
+    RESTORE_HINT,
+    as_checkpoint_error,
+    retry_if_moved,
+)
 from transformer_cli.runs.provenance import PER_CALL_KEYS
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import (
@@ -52,6 +59,7 @@ from transformer_cli.runs.state import (
     load_state,
 )
 from transformer_cli.system.files import (
+    as_file_error,
     atomic_folder,
     delete,
     sha256_of_bytes,
@@ -103,10 +111,16 @@ def load_weights(run: Run, folder: Path) -> Transformer:
         what = f"the weights do not fit the model's code: {_first_lines(error)}"
         raise CheckpointError(f"{path}: {what}; use the code that it was trained with") from None
     except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: the weights cannot be read: {_first_lines(error)}; {RESTORE_HINT}") from None
+        raise _unreadable(path, "the weights", error) from None
     if wrong := next((name for name, each in model.named_parameters() if not _is_finite(each)), None):
         raise CheckpointError(f"{path}: {wrong} has a number that is not finite; {RESTORE_HINT}")
     return model
+
+
+def _unreadable(path: Path, what: str, error: Exception) -> CheckpointError:
+    if system_error := error if isinstance(error, OSError) else _system_error(error, path):
+        return CheckpointError(as_file_error(system_error, path).with_remedy(RESTORE_HINT, IF_MISSING))
+    return CheckpointError(f"{path}: {what} cannot be read: {_first_lines(error)}; {RESTORE_HINT}")
 
 
 def _is_finite(tensor: Tensor) -> bool:
@@ -124,8 +138,7 @@ def load_last(run: Run) -> Checkpoint:
         # load_file maps the file, and without a copy it would stay open: NFS cannot delete the folder of an open file.
         tensors = {name: value.clone() for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
-        what = f"the training state cannot be read: {_first_lines(error)}"
-        raise CheckpointError(f"{path}: {what}; {RESTORE_HINT}") from None
+        raise _unreadable(path, "the training state", error) from None
     return Checkpoint(model, tensors, load_state(checkpoint))
 
 
@@ -292,10 +305,16 @@ def _save_tensors(tensors: Mapping[str, Tensor], path: Path, header: dict[str, s
     """Write named tensors. Raises OSError, for example on a full disk."""
     try:
         save_file(dict(tensors), path, header)
-    except SafetensorError as error:  # safetensors wraps errors of the system: "… (os error 28)…"
-        if not (number := re.search(r"\(os error (\d+)\)", str(error))):
-            raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+    except SafetensorError as error:
+        if system_error := _system_error(error, path):
+            raise system_error from None
+        raise
+
+
+def _system_error(error: Exception, path: Path) -> OSError | None:
+    """Returns the error of the system that safetensors has wrapped: "… (os error 28)…"; None if there is none."""
+    number = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1])), str(path)) if number else None
 
 
 def _first_lines(error: Exception) -> str:

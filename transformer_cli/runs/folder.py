@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from transformer_cli.config.schema import MAX_NAME_CHARS
-from transformer_cli.errors import CheckpointError, DataError, FileError
+from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile, UnreadableFile
 
 Result = TypeVar("Result")
 
@@ -48,6 +48,10 @@ CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer 
 POINTERS = ("best", "last", "average")
 RESTORE_HINT = "restore it, or give `tfm train --fresh` to move this run aside and begin anew"
 EXPORT_AGAIN_HINT = "restore it, or delete the folder and export the run again"
+COPY_HINT = "copy it from where the run was trained or exported"
+IF_MISSING = f"{COPY_HINT}; if it is lost for good, `tfm train --fresh` moves this run aside and begins anew"
+IF_EXPORT_MISSING = f"{COPY_HINT}; if it is lost for good, delete the folder and export the run again"
+EXPORTED_FILES = (EXPORTED_WEIGHTS, "config.json")  # that a run does not have
 IS_EXPORTED = (
     "an exported model can translate and be evaluated, but not trained or inspected; name the run that it was made from"
 )
@@ -67,13 +71,13 @@ def is_new(folder: Path) -> bool:
         return True
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
-            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE_HINT}")
+            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {IF_MISSING}")
     return False
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether a folder is an exported model's, by its weights."""
-    return os.path.lexists(folder / EXPORTED_WEIGHTS)  # False for a folder without permission
+    """Whether a folder is an exported model's, even if some of its files have not been copied yet."""
+    return any(os.path.lexists(folder / name) for name in EXPORTED_FILES)  # False for a folder without permission
 
 
 def is_pointer(path: Path) -> bool:
@@ -116,9 +120,11 @@ def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
     try:
         yield
     except (DataError, FileError) as error:
-        prefix = f"{folder}: damaged run: " if folder else ""
-        remedy = EXPORT_AGAIN_HINT if folder and is_exported(folder) else RESTORE_HINT
-        raise CheckpointError(f"{prefix}{error}; {remedy}") from None
+        hints = (EXPORT_AGAIN_HINT, IF_EXPORT_MISSING) if folder and is_exported(folder) else (RESTORE_HINT, IF_MISSING)
+        message = error.with_remedy(*hints) if isinstance(error, FileError) else f"{error}; {hints[0]}"
+        what = {MissingFile: "incomplete run: ", UnreadableFile: ""}.get(type(error), "damaged run: ")
+        prefix = f"{folder}: {what}" if folder else ""
+        raise CheckpointError(f"{prefix}{message}") from None
 
 
 def bytes_or_none(path: Path) -> bytes | None:

@@ -1,5 +1,6 @@
 """A run's metadata (run.json) and its config.yaml, whose fixed settings the metadata repeats."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from transformer_cli.config.load import MAX_CONFIG_BYTES, dump_config, from_json
 from transformer_cli.config.schema import Affects, Config, keys_affecting
 from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import CheckpointError, FileError
-from transformer_cli.runs.folder import as_checkpoint_error, is_exported
+from transformer_cli.runs.folder import EXPORTED_FILES, HISTORY, as_checkpoint_error, is_exported
 from transformer_cli.system.files import read_text, read_verified_json, write_json, write_text
 
 FORMAT_VERSION = 7
@@ -56,7 +57,7 @@ def write_metadata(folder: Path, metadata: RunMetadata) -> None:
 
 def read_metadata(folder: Path) -> RunMetadata:
     """Read run.json. Raises CheckpointError if it is missing, damaged or of another format version."""
-    if not (folder / "run.json").exists():
+    if not any(os.path.lexists(folder / name) for name in ("run.json", HISTORY, *EXPORTED_FILES)):
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
     with as_checkpoint_error(folder if is_exported(folder) else None):
         path = folder / "run.json"

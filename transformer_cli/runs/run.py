@@ -20,6 +20,7 @@ from transformer_cli.runs.folder import (
     CHECKPOINT,
     EXPORTED_WEIGHTS,
     HISTORY,
+    IF_MISSING,
     INCOMPLETE,
     IS_EXPORTED,
     POINTERS,
@@ -201,7 +202,7 @@ class Run:
             missing = f"{self.folder}: no {pointer} checkpoint yet; `tfm train` writes one"
             raise CheckpointError(f"{missing}; if it was lost, {RESTORE_HINT}") from None
         except FileError as error:
-            raise CheckpointError(f"{error}; {RESTORE_HINT}") from None
+            raise CheckpointError(error.with_remedy(RESTORE_HINT, IF_MISSING)) from None
         folder = self.folder / "checkpoints" / name
         if not CHECKPOINT.fullmatch(name) or not folder.is_dir():
             raise CheckpointError(

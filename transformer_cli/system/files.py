@@ -35,7 +35,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from transformer_cli.errors import FileError, MissingFile
+from transformer_cli.errors import FileError, MissingFile, UnreadableFile
 from transformer_cli.system.terminal import shorten
 
 STDIO = Path("-")
@@ -200,10 +200,39 @@ def open_regular(path: Path) -> Iterator[BinaryIO]:
             raise FileError(f"{path}: not a file, but {'a folder' if path.is_dir() else 'a pipe or a device'}")
         with path.open("rb") as file:
             yield file
-    except (FileNotFoundError, NotADirectoryError):
-        raise MissingFile(f"{path}: missing") from None
     except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise as_file_error(error, path) from None
+
+
+def as_file_error(error: OSError, path: Path) -> FileError:
+    """Returns the error for a file that could not be read; an OSError without a number is a library's, for damage."""
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return MissingFile(f"{path}: missing")
+    if error.errno is None:
+        return FileError(f"{path}: cannot be read: {' '.join(str(error).split())}")
+    return UnreadableFile(f"{path}: cannot be read: {error.strerror}; {remedy_for(error, path)}")
+
+
+def remedy_for(error: OSError, path: Path | None) -> str:
+    """Returns what to do about an error of the system. It says nothing about the content of the file."""
+    if error.errno in (errno.EACCES, errno.EPERM) and path is not None:
+        return f"{_permissions(path)}; change them, or be that user"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "too many files are open; raise the limit (ulimit -n)"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free disk space, or raise the quota"
+    if error.errno in (errno.EIO, errno.ESTALE, errno.ENODEV, errno.ENXIO, errno.ETIMEDOUT):
+        return "check the device or the network share that it is on"
+    return "correct the path or its permissions"
+
+
+def _permissions(path: Path) -> str:
+    """Returns the permissions and the owner of a path, or of the folder above it that hides it."""
+    for place in (path, *path.absolute().parents):
+        with suppress(OSError):
+            found = place.stat()
+            return f"{place} has the permissions {stat.filemode(found.st_mode)} and belongs to user {found.st_uid}"
+    return f"{path} has permissions for other users only"
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_SMALL_FILE_BYTES) -> str:
@@ -260,7 +289,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
 
 def verify_file(path: Path) -> None:
     """Compare a file with its checksum in SHA256SUMS beside it. Raises FileError; see `verify_files`."""
-    sums = read_checksums(path.parent) if path.exists() else {}  # report a missing file before missing checksums
+    sums = read_checksums(path.parent) if os.path.exists(path) else {}  # report a missing file before its checksum
     _verify_checksum(path, sums.get(path.name))
 
 

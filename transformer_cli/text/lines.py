@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import STDIO, is_stream, open_input
+from transformer_cli.system.files import STDIO, is_stream, open_input, remedy_for
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import refuse_binary
 
@@ -150,9 +150,10 @@ def open_decompressed(path: Path, *, raw: bool = False) -> Iterator[io.BufferedR
             f"{path}: incomplete or damaged UTF-16 text ({error.reason}); copy it again, or convert it to UTF-8"
         ) from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        if compression is None or getattr(error, "errno", None) is not None:
-            reason = getattr(error, "strerror", None) or error
-            raise DataError(f"{path}: cannot be read: {reason}; correct the path or the permissions") from None
+        if isinstance(error, OSError) and error.errno is not None:
+            raise DataError(f"{path}: cannot be read: {error.strerror}; {remedy_for(error, path)}") from None
+        if compression is None:
+            raise DataError(f"{path}: cannot be read: {error}; correct the path or its permissions") from None
         raise DataError(f"{path}: incomplete or damaged {compression[0]} file ({error}); {remedy}") from None
 
 

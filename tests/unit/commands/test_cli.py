@@ -111,18 +111,20 @@ def test_unexpected_error_prints_traceback_and_one_line(
 
 
 @pytest.mark.parametrize(
-    ("number", "path", "is_users"),
-    [(errno.EACCES, "runs/x", True), (errno.ENOENT, None, False), (errno.ENOSPC, "/elsewhere/x", True)],
+    ("number", "path", "remedy"),
+    [
+        (errno.EROFS, "runs/x", "correct the path or its permissions"),
+        (errno.ENOENT, None, None),
+        (errno.ENOSPC, "/elsewhere/x", "free disk space, or raise the quota"),
+    ],
 )
 def test_os_error_with_path_or_full_disk_exits_with_1(
-    number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
+    number: int, path: str | None, remedy: str | None, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(OSError(number, os.strerror(number), path))
     answer = tfm("train", cwd=tmp_path)
-    if is_users:
-        assert_one_line(
-            answer, f"{path}: {os.strerror(number)}; correct the path or its permissions, or free disk space"
-        )
+    if remedy:
+        assert_one_line(answer, f"{path}: {os.strerror(number)}; {remedy}")
     else:
         assert answer[2].endswith("what `tfm doctor` prints\n")
 

@@ -247,11 +247,11 @@ def open_best(run: Run) -> None:
     ("name", "damage", "load", "message"),
     [
         ("model.safetensors", flip, open_best, ": damaged: its content is not what was written"),
-        ("model.safetensors", Path.unlink, open_best, ": missing; restore it"),
+        ("model.safetensors", Path.unlink, open_best, ": missing; copy it"),
         ("state.safetensors", cut, load_last, ": damaged: its content is not what was written"),
         ("state.json", cut, load_last, ": damaged: its content is not what was written"),
         ("SHA256SUMS", lambda path: path.write_text("[]"), load_last, ": line 1: damaged: it should be a SHA-256"),
-        ("SHA256SUMS", Path.unlink, open_best, ": missing; restore it"),
+        ("SHA256SUMS", Path.unlink, open_best, ": missing; copy it"),
     ],
 )
 def test_damaged_checkpoint_names_the_file(

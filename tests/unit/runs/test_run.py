@@ -88,10 +88,10 @@ def test_find_tokenizer_run_with_other_settings_is_refused(run: Run, update: dic
     [
         ("run.json", "[]", "{}/run.json: damaged: its content is not what was written"),
         ("SHA256SUMS", "", "{}/SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a file beside it"),
-        ("SHA256SUMS", None, "{}/SHA256SUMS: missing; restore it"),
+        ("SHA256SUMS", None, "{}/SHA256SUMS: missing; copy it"),
         ("config.yaml", "nmae: a", "{0}/config.yaml: line 1: nmae: unknown key; did you mean name?"),
-        ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: missing; restore it"),
-        ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: missing; restore it"),
+        ("config.yaml", None, "{0}: incomplete run: {0}/config.yaml: missing; copy it"),
+        ("source.vocab.txt", None, "{0}: incomplete run: {0}/source.vocab.txt: missing; copy it"),
         ("target.detokenizer.json", "{", "{0}: damaged run: {0}/target.detokenizer.json: damaged: its content is not"),
     ],
 )

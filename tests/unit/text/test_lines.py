@@ -46,7 +46,7 @@ def test_read_lines_splits_at_line_feeds_only(tmp_path: Path, name: str, text: s
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("none.txt", None, "cannot be read: No such file or directory; correct the path or the permissions"),
+        ("none.txt", None, "cannot be read: No such file or directory; correct the path or its permissions"),
         (
             "plain.gz",
             b"plain",

@@ -295,8 +295,8 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError, IndexError, MemoryError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(
-                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; delete the folder and "
-                "export the run again"
+                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; if that names no other "
+                "remedy, export the run again by this version"
             ) from None
         finally:
             library.set_log_level(level)

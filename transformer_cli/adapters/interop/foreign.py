@@ -99,7 +99,7 @@ def read_file(path: Path, reader: Callable[[Path], T], remedy: str = "download t
     try:
         return reader(path)
     except FileError as error:
-        raise DataError(f"{error}; {remedy}") from None
+        raise DataError(error.with_remedy(remedy, remedy)) from None
 
 
 def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
