@@ -264,10 +264,8 @@ def test_make_dataset_twice_at_once_keeps_the_first(workshop: Workshop, monkeypa
 def test_prepare_folder_without_manifest_says_where_it_may_be(workshop: Workshop) -> None:
     folder = workshop.prepare().folder
     (folder / "manifest.json").unlink()
-    with pytest.raises(
-        DataError,
-        match=f"^{folder}: not a dataset: .*/manifest.json: missing; copy it from .*; delete the folder and run `tfm prepare` again$",
-    ):
+    remedy = "copy it from .*; if it is lost for good, delete the folder and run `tfm prepare` again"
+    with pytest.raises(DataError, match=f"^{folder}: not a dataset: {folder}/manifest.json: missing; {remedy}$"):
         workshop.prepare()
 
 
