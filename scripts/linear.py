@@ -263,7 +263,10 @@ PLACEHOLDERS = (
     r"\033[|\x1b]a"
 )
 CODE = "{{ \"|{{ '|{{ }} |{{'{'}}|{{\\\"|${|${}|{% %}|{%'%}|{# {|<% <p>|<%\"%>'|{{ '}} \"|{{⟨}⟩|⟨{{⟩}}|⟨{{⟩\"}}"
-SENTENCES = "A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |\"'|a|{a}. |; a"
+SENTENCES = (
+    'A. |. |z. B. |。|……|a.)⟨)⟩|a. b. |J.|3. |; |A ⟨ ⟩.|⟨x⟩ A. B.|Dr. |"\'|a|{a}. |; a|🐕|\u200b|A.⟨"⟩ B|A.⟨🐕⟩ B|A.⟨»⟩'
+    '|([|A. ⟨[1⟩|(A! B) |A!B|. " |1. |a.:) '
+)
 HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"

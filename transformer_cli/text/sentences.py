@@ -14,21 +14,41 @@ from itertools import pairwise
 import sentencex
 
 from transformer_cli.text.alignment import Span
+from transformer_cli.text.lines import has_letter
 
-# languages with a stop after ordinal numbers, as in "am 3. Oktober"
-ORDINAL_LANGUAGES = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")
-TITLES = re.compile("dr|mr|mrs|ms|prof")
-NUMBER_ABBREVIATIONS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
-SENTENCE_OPENERS = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # may stand before the first word of a sentence
+ORDINAL_LANGUAGES = re.compile("de|gsw|lb|nds|tr")  # with ordinals before capital letters too, as in "am 3. Oktober"
+INFORMAL_LANGUAGES = re.compile("en|et")  # in which a word in lower case often begins a sentence
+ABBREVIATIONS = re.compile("approx|aprox|dr|forts|gen|im|incl|mr|mrs|ms|prof|st|sv|v|vs|św")
+NUMBER_ABBREVIATIONS = re.compile(
+    r"abb|abk|abs|abt|allg|anm|art|aufl|bd|betr|bl|bsp|bspw|ca|cap|de[ckz]|febr?|fig|geb|gem|godz|inkl|jg|kap|kl|klo|ks|"
+    r"lit|lkm|m[aà]x|mill|mind?|no|nro?|núm|obr|odst|okt?|oz|p[aáà]g|par|pkt|pl|pos|pp|puh|písm|příl|resp|rn|roč|stk|"
+    r"\w*str|ta?bl?|tel|tlf|ts|ust|vast|vgl|vol|yht|ziff|zzgl|čís|čl|št|мал|ок|рис|род|стр|чел|чл|janv"
+)
+STOPS = ".!?…"
+SENTENCE_OPENERS = "\"'`„“”«»‹›‘’([{（「『【¿¡*,–—-"  # may stand before the first word of a sentence
 WINDOW_CHARS = 5_000  # given to sentencex at a time, since its time may grow with the square of the length
 TRY_WHOLE_CHARS = 500  # shorter sentences are first tried as a whole
 FIRST_STEP = 64  # possible cuts in the first step of `_first_not_fitting`
 CONTEXT_CHARS = 20  # looked at on either side of an end
+OBJECT = "\ufffc"  # stands for a protected character
 
-# Ends that sentencex misses: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
-_EXTRA_ENDS = re.compile(r"(?<=[.!?…])[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
+# What sentencex misreads: it finds no end between quotation marks or brackets, nor before a symbol or a number, and it
+# panics at any space but " " between a capital letter and a full stop.
+_MISREAD = re.compile(
+    r"\[\d+\]|[\"`„“”‚‘«»‹›()\[\]{}（）「」『』【】〈〉《》]+|(?<!\w)'|['’](?!\w)|,,|"
+    r"(?<=[.!?…])(?:[:;]-?[()DP]|[^\w\s.,;:!?…/–—-]+)(?=\s)|\s(?=\.)|(?<=[.!?…)\]»”“\"'’]\s)\d"
+)
+# Ends that it misses: "What follows… And then", "Stop!Who", 他走了……天黑了, and words that it takes for abbreviations
+_EXTRA_ENDS = re.compile(
+    r"…(?=\s)|[!?](?=[^\W\d_])|(?:[。！？｡]|……)(?=\w)|"
+    r"\b(?<!\. )(?:art|bien|dat|det|etc|mag|me|med|min|no|ok|ord|para|sobre|ut|var)\.(?=\s)"
+)
+# What belongs to a sentence after its stop: closing marks, symbols, marks of footnotes, emoticons
+_CLOSERS = re.compile(
+    r"(?:[“‘](?!\w)|[^\w\s.,;:!?…、，；：。！？｡/„“‚‘¿¡([{（「『【〈《–—-]|[²³¹⁰-⁹]|\s?\[\d+\]|"
+    r"\s?[:;]-?[()DP](?!\S)|\s(?:[»”)\]]|'')(?!\S))*"
+)
 _ENDS_WITHOUT_SPACE = re.compile(r"(?:[。！？｡]|……)[”’」』）)】\"']*$")  # no space follows these ends
-_SPACE_BEFORE_STOP = re.compile(r"\s(?=\.)")  # after a capital, sentencex panics if this is not " "
 _CLAUSE_ENDS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # preferred ones first
 
 
@@ -46,23 +66,24 @@ def sentence_spans(line: str, language: str, borders: Sequence[int] = ()) -> lis
             for start, end in sentence_spans(spaced, language)
         ]
     last = len(line.rstrip())
-    found = {match.end() for match in _EXTRA_ENDS.finditer(line)}
-    readable, start = _SPACE_BEFORE_STOP.sub(" ", line), 0
+    places = {last, *(match.end() for match in _EXTRA_ENDS.finditer(line))}
+    readable, start = _MISREAD.sub(_readable, line), 0
     while start < len(line):
         window = readable[start : start + WINDOW_CHARS]
         ends = [start + each["end_index"] for each in sentencex.get_sentence_boundaries(language, window)]
         if start + WINDOW_CHARS < len(line):
-            ends = ends[:-2] or ends[:1]  # the last two may depend on the text after the window
-        found.update(ends)
+            ends = ends[:-2] or ends[:-1]  # the last is the window's; the one before may depend on what follows
+        places.update(ends)
         start = ends[-1] if ends else start + WINDOW_CHARS
-    trimmed, before = {last}, 0  # the ends, moved before any white space
-    for end in sorted(found):
-        if text := line[before:end].rstrip():
-            trimmed.add(before + len(text))
-        before = end
-    spans, start = [], 0
-    for end in sorted(trimmed):
-        if end == last or _is_sentence_end(line, end, language):
+    closing = {match.start() for match in [*re.finditer('"', line)][1::2]}
+    spans, start, before = [], 0, 0
+    for place in sorted(places):
+        stop, before = before + len(readable[before:place].rstrip()), place
+        closers = _CLOSERS.match(line, stop)
+        end = closers.end() if closers and place < last else last
+        if end + 1 in closing and not line[end : end + 3].strip(' "'):
+            end += 2  # in: She said " Stop. " And then
+        if end == last or (stop > start and _is_sentence_end(line, start, stop, end, language)):
             begin = end - len(line[start:end].lstrip())
             if begin < end:
                 spans.append((begin, end))
@@ -70,30 +91,55 @@ def sentence_spans(line: str, language: str, borders: Sequence[int] = ()) -> lis
     return spans
 
 
+def _readable(misread: re.Match[str]) -> str:
+    """Returns what sentencex reads instead of a match of `_MISREAD`; it has the same length."""
+    is_in_word = misread.string[misread.end() : misread.end() + 1] in {*STOPS} and not misread[0].isspace()
+    return ("Ω" if misread[0].isdecimal() else "0" if is_in_word else " ") * len(misread[0])
+
+
 def mask_spans(text: str, protected: Sequence[Span]) -> str:
     """Returns a text of the same length, in which protected spans contain no end of a sentence."""
     characters = list(text)
     for start, end in protected:
-        entity = html.unescape(text[start:end]) if text[start] == "&" else "X"
-        characters[start:end] = (entity or "X")[0] * (end - start)  # &#1; is unescaped to ""
+        entity = html.unescape(text[start:end]) if text[start] == "&" else OBJECT
+        characters[start:end] = (entity or OBJECT)[0] * (end - start)  # &#1; is unescaped to ""
     return "".join(characters)
 
 
-def _is_sentence_end(line: str, end: int, language: str) -> bool:
-    """Whether a possible end ends a sentence; false after an abbreviation, for example."""
-    before, after = line[max(0, end - CONTEXT_CHARS) : end], line[end : end + CONTEXT_CHARS]
+def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) -> bool:
+    """Whether a possible end ends a sentence; false after an abbreviation, for example.
+
+    start: of the sentence. stop: the end of its last mark. end: after what follows that, such as a quotation mark.
+    """
+    before, after = line[max(start, stop - CONTEXT_CHARS) : stop], line[end : end + CONTEXT_CHARS]
+    mark, first = before[-1], after.lstrip(f"{SENTENCE_OPENERS} \t")[:1]
+    _, opening, word = before.rstrip(STOPS).split(" ")[-1].rpartition("(")
+    word = word.lstrip(SENTENCE_OPENERS)
+    if after[0] in f"{STOPS}。！？｡" or (end > stop and "ぁ" <= after[0] <= "ゟ"):
+        return False  # 「行く。」と言った
     if not after[0].isspace() and not _ENDS_WITHOUT_SPACE.search(before):
-        return False
-    first = after.lstrip(f"{SENTENCE_OPENERS} \t")[:1]
-    if first.islower() or before[-1:] != ".":
-        return not first.islower()
-    word = before[:-1].split(" ")[-1].lstrip(SENTENCE_OPENERS)
-    letters = re.split(r"[.-]+", word)
-    if all(len(letter) == 1 and letter.isalpha() for letter in letters) and (len(letters) == 1 or word.isupper()):
+        is_glued = end == stop and mark in "!?" and after[0].isalpha() and not {*word} & {*"/:@=&#."}
+        return is_glued and not after[0].islower()
+    is_opened = opening and end == stop and (word.isalpha() if mark == "." else not word)
+    if is_opened or (mark == "." and ABBREVIATIONS.fullmatch(word.lower())):
+        return False  # (?), (lat. Zenon), Dr. Zenon
+    if first.islower():
+        is_informal = INFORMAL_LANGUAGES.fullmatch(language) is not None
+        if end > stop or mark not in ".!?" or before[-2:-1] in {*STOPS} or after.lstrip()[0] in SENTENCE_OPENERS:
+            return False
+        word = re.sub("['’\"”»)-]", "", word)
+        is_word = word.isalpha() and len(word) >= (2 if is_informal else 5) and not word.isupper() and word != "etc"
+        return is_word if mark == "." else is_informal
+    is_before_number = first.isdecimal() or first == OBJECT
+    is_number = not has_letter(word) and before.lstrip(f"{SENTENCE_OPENERS} \t") == f"{word}."  # 1. A paragraph
+    if mark != "." or is_number:
+        return not is_number
+    if len(word) == 1 and word.islower() and language != "de":
+        return not is_before_number and not re.match(r"\W*\w\.", after)
+    if all(len(letter) == 1 and letter.isalpha() for letter in re.split("[.-]+", word)) and word not in ("a.m", "p.m"):
         return False  # J. R. R. Tolkien, J.-P. Martin
-    is_ordinal = word.isdecimal() and len(word) < 3 and ORDINAL_LANGUAGES.fullmatch(language)
-    is_counted = first.isdecimal() and NUMBER_ABBREVIATIONS.fullmatch(word.lower())
-    return not (is_ordinal or is_counted or TITLES.fullmatch(word.lower()))
+    is_ordinal = word.isdecimal() and len(word) < 3 and (is_before_number or ORDINAL_LANGUAGES.fullmatch(language))
+    return not (is_ordinal or (is_before_number and NUMBER_ABBREVIATIONS.fullmatch(word.lower())))
 
 
 def split_long_sentence(line: str, span: Span, fits: Callable[[int, int], bool]) -> Iterator[Span]:

@@ -1,6 +1,7 @@
 """The spans of sentences are right, and nothing is lost between them."""
 
 import random
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from small_corpus import pairs
-from transformer_cli.text.sentences import join_translations, sentence_spans, split_long_sentence
+from transformer_cli.text.sentences import join_translations, mask_spans, sentence_spans, split_long_sentence
 
 Paragraph = tuple[str, list[str]]
 """A language and sentences"""
@@ -78,11 +79,61 @@ def test_sentence_spans_of_joined_sentences() -> None:
         ("hi", "दो औरतें खाना बना रही हैं।|आप कहाँ हैं?"),
         ("ar", "إلى أين تذهب؟|رجل يقرأ كتابًا.|نعم."),
         ("qqq", "This language is unknown.|It has sentences."),
+        # quotation marks and brackets
+        (
+            "de",
+            "Sie rief: „Das Boot legt ab.|Wir fahren mit.“|»Wer da?|Niemand.«|(Es regnet.|[Es schneit.|Es taut.])|Ja.",
+        ),
+        ("de", "„Halt!“, rief Anna.|„Wer da?“ fragte sie.|Er (der Alte) las „Max.“|Ein Stück (aus Gold)."),
+        ("fr", "Il dit : « Le train part.|Nous montons. »|Elle rit (voir fig. 2).|N'y allez pas."),
+        (
+            "en",
+            "I like dogs' food.|The men's cat said “Stop.|Go.”|Then it left 'home'.|It is (lat. Est) here.|(? - 1486).",
+        ),
+        ("cs", 'Řekl: " Přijdu.|Počkej. "|Odešel.'),
+        ("ja", "彼は「船が出る。|行こう。」と言った。|はい!|いいえ。"),
+        # numbers, and abbreviations before them
+        ("de", "Siehe Kap. 3, Bd. 4, Tel. 5, Abs. 2, inkl. 3, mind. 4, max. 5, Aufl. 6, Ziff. 7, Abb. 8, Parkstr. 3."),
+        ("de", "1. Platz für Anna.|Am 2. Mai 2020.|Um 3. 12 gibt es nicht.|Ludwig XVIII. war König."),
+        ("cs", "Viz odst. 3, čl. 4 a kap. 5.|Přijel 3. května, tedy 3. 5. 2020."),
+        ("fi", "Alkaa klo. 5, nro. 3.|Hän tuli 3. toukokuuta.|Voitto 2.|Näin on."),
+        ("pl", "O godz. 17 w ul. Dlouhej.|W 2000 r.|Potem nic.|Strona 3.|Dalej św. Anna."),
+        ("tr", "2. Dünya Savaşı bitti.|12 kişi geldi.|(Güzel.)|12 kişi geldi."),
+        ("en", "It took approx. 5 or approx. ten days.|No.|No. 5 is 3.|Nobody came at 5 p.m.|12 left."),
+        # words in lower case
+        ("en", "why is it late?|i waited.|we left etc. and so on... you know.|He was there!|ok."),
+        ("fr", "Il est parti d'ici après l'hiver.|à ce jour, on l'attend, etc. et voilà."),
+        ("sv", "Va? sa han.|Han kom."),
+        # marks without a space
+        ("de", "Halt!|Wer da?|Niemand."),
+        ("en", "System.Out and Inc.One, see https://a.example/b?Foo and a.b!Bar.|Yes."),
+        ("de", "Das war Donaudampfschifffahrts-Elektrizität.|Ja."),
     ],
 )
-def test_sentence_spans_do_not_end_at_abbreviations(language: str, text: str) -> None:
-    sep = "" if language == "zh" else " "
+def test_sentence_spans_end_at_marks_but_not_at_abbreviations(language: str, text: str) -> None:
+    sep = "" if language in UNSPACED or text.startswith("Halt!|") else " "
     assert cut(text.replace("|", sep), language) == text.split("|")
+
+
+LANGUAGES = "bg ca cs da de el es et fi fr hr hsb hu is it lb lt lv nb nl nn pl pt ro ru sk sl sr sv tr uk"
+SYMBOLS = "🐕 👍🏽 ❤️ ² * † ® ‎ ​ ­ ﻿ [3] :) .. ?!"
+
+
+@pytest.mark.parametrize("language", LANGUAGES.split())
+def test_sentence_spans_end_before_a_number_and_after_symbols(language: str) -> None:
+    assert cut("Anna para. 12 Leute. 3 Leute.", language) == ["Anna para.", "12 Leute.", "3 Leute."]
+    for symbol in SYMBOLS.split():
+        assert cut(f"Bello bellt.{symbol} Anna kommt.", language) == [f"Bello bellt.{symbol}", "Anna kommt."]
+
+
+def test_mask_spans_of_placeholders_keep_the_ends_around_them() -> None:
+    def masked(text: str) -> list[str]:
+        protected = [match.span() for match in re.finditer(r"\{[^}]*\}|%s", text)]
+        return cut(mask_spans(text, protected), "de")
+
+    assert [len(each) for each in masked("Es hält.{name} Wir.")] == [14, 4]
+    assert [len(each) for each in masked("Es hält.%s Wir. {n} Hunde. Bild {n}. Wir.")] == [10, 4, 10, 9, 4]
+    assert len(masked("Siehe Kap. {n} und {a. B}")) == len(masked("{n}. Platz")) == 1
 
 
 def test_sentence_spans_of_a_heading_and_of_a_blank_line() -> None:
@@ -120,7 +171,9 @@ def test_join_translations_keeps_white_space() -> None:
 def test_sentence_spans_do_not_depend_on_windows() -> None:
     piece = 'Am 3. Oktober kam Dr. Meier an. "Komm her!", rief sie. Zwei Frauen (mit Hut) kochen. '
     assert cut(piece * 300, "de") == cut(piece, "de") * 300
-    for text in ("." * 100_000, "«" * 12_000, "Ein Hund." + '"' * 100_000, ".)" * 50_000):
+    long = (".", "«", "🐕", "\u200b", "(a. [", "Ein ", ".)")
+    for text in (*(each * (100_000 // len(each)) for each in long), "Ein Hund." + '"' * 100_000, "A.[" + "1" * 100_000):
+        text = text.rstrip()
         assert cut(text) == [text]
     line = "狗。" * 5_000
     spans = [(place, place + 2) for place in range(0, len(line), 2)]
