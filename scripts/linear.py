@@ -271,7 +271,7 @@ HTML = (
     "a ⟨<b>.</b>⟩ Welt|a ⟨<i>1</i>⟩ Welt|a<img>|<b>a</b>|<b> <i>.</i></b>|a <b>|<a x=|<a x='y' |<!--|<code>|</b>|<p>a|"
     "&amp|<a alt=\"a\" title='b'>|<i translate=no>|<rt><b translate=yes>|a<wbr> |<0>a</0>|<x-y>a|<x-y><p>a</p>|</x-y>|"
     "<table>|<b>|a|{{ a '<' }}|{% if a %}|a{% if a %}a|a{% if a %}<b>|{% if a %}a{% endif %}|{% if %}a{% endif %}|"
-    "a.<b>B</b>|<i lang=fr>|<i lang=fr>a</i>|<p lang=fr>|<a hreflang=fr>a|"
+    "a.<b>B</b>|<i lang=fr>|<i lang=fr>a</i>|<p lang=fr>|<a hreflang=fr>a|<a>A</a>|<i><a>A</a>|"
     '<a {{ \'>\' }} b="|<p title="{% a %}|<p title="{% a'
 )
 RUN = "<w:r><w:t>a </w:t></w:r>"

@@ -31,10 +31,13 @@ from transformer_cli.text.sentences import SENTENCE_OPENERS
 
 MAX_DISTANCE_WORDS = 40  # from where an element is expected to the word that it gets
 MAX_INLINE_DEPTH = 16  # of nested elements around words; the tags of deeper ones end a block
+MAX_WORD_CHARS = 50  # with marks, at the end of a sentence that no space follows
 MAX_SPACE_CHARS = 100  # of white space on each side of a standalone element
 _WHITESPACE = re.compile(r"\s+")
 _COLLAPSIBLE = re.compile(r"[ \t\n\r\f\v]{2,}|[\t\n\r\f\v]")  # translated as one space
-_STOP = re.compile(r"[.!?…。！？][\"'”’“»«)\]]{0,9}\Z")  # before an element, no space must follow it
+_STOP = re.compile(  # before an element, no space must follow it; not that of gnu.gettext.<a>Resource</a>
+    r"(?:(?:\A|\s)[^\s.]*\.|[!?…。！？])[\"'”’“»«)\]]{0,9}\Z"
+)
 _WORD_BREAKS = ["<wbr>"], ["<wbr/>"], ["<wbr />"]  # System.<wbr>Out
 _SENTENCE_END = re.compile(r"[.!?…:;。！？][\"'”’»)\]]{0,9}\s*\Z")
 
@@ -114,7 +117,8 @@ class Block:
         for edge in sorted({edge for each in elements for edge in (each.start, each.end)}):
             first = source[edge : edge + 2].lstrip(SENTENCE_OPENERS)[:1]
             is_number = first.isdecimal() and source[edge - 2 : edge - 1].isdecimal()  # 1.<b>2</b>
-            if first.isalnum() and not (first.islower() or is_number) and _STOP.search(source, max(0, edge - 12), edge):
+            word = source[max(last, edge - MAX_WORD_CHARS) : edge]
+            if first.isalnum() and not (first.islower() or is_number) and _STOP.search(word):
                 length += len(_COLLAPSIBLE.sub(" ", source[last:edge]))
                 found.append(length)
                 last = edge

@@ -10,7 +10,7 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, groupby
 
@@ -31,6 +31,7 @@ from transformer_cli.text.alignment import Span
 from transformer_cli.text.languages import is_language_code, is_other_language, is_own_name
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import primary_subtag
+from transformer_cli.text.sentences import SENTENCE_OPENERS
 
 _Attributes = Mapping[str, "re.Match[str]"]
 """The attributes of a tag that have values, by their names in lower case"""
@@ -46,12 +47,12 @@ RAW_TEXT = _names("script style textarea xmp iframe noembed noframes")
 BLOCK_ELEMENTS = RAW_TEXT | _names(
     "address article aside audio base basefont blockquote body br button canvas caption center col colgroup datalist "
     "dd details dialog dir div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head "
-    "header hgroup hr html legend li link main math menu meta nav noscript object ol optgroup option p param pre rtc "
-    "search section select summary svg table tbody td template tfoot th thead title tr track ul video"
+    "header hgroup hr html label legend li link main math menu meta nav noscript object ol optgroup option p param pre "
+    "rtc search section select summary svg table tbody td template tfoot th thead title tr track ul video"
 )
 """begin and end blocks; so do unknown elements that contain one of them"""
 INLINE_ELEMENTS = _names(
-    "a abbr acronym area b bdi bdo big cite code data del dfn em embed font i img input ins kbd label map mark meter "
+    "a abbr acronym area b bdi bdo big cite code data del dfn em embed font i img input ins kbd map mark meter "
     "nobr output picture progress q rb ruby s samp slot small source span strike strong sub sup time tt u var wbr"
 )
 """are around words, even if they contain a block; so are unknown elements that contain none"""
@@ -71,7 +72,7 @@ KINDS_WITH_TEXT = {
 }
 """types of <input> and names of <meta> whose value or content is translated, too"""
 LANGUAGE_ATTRIBUTES = _names("lang xml:lang")
-PLACEHOLDER_NAMES = _names("button link menu option source title")
+PLACEHOLDER_NAMES = _names("button label link menu option source title")
 """elements whose names are also used as placeholders in the messages of programs"""
 
 _MASKED, _FALSE_TAG = "\ufdd1\ufdd2"  # stand for each character of code, and for a < that begins no tag
@@ -207,6 +208,7 @@ class _Reader:
         """Yield a part of the source as inlines. depth: of nested untranslated elements."""
         last = len(self.source) if last is None else last
         block_like = _find_block_like(self.masked, position, last)
+        items = _find_items(self.masked, position, last, block_like)
         while token := _MARKUP.search(self.masked, position, last):
             yield from self.text(position, token.start(), has_references=self.is_page)
             start, position, name = token.start(), _end_of_tag(self.masked, token, last), (token["name"] or "").lower()
@@ -215,6 +217,8 @@ class _Reader:
                 continue
             is_element = name not in PLACEHOLDER_NAMES or self.is_page
             is_block = (is_element and name in BLOCK_ELEMENTS) or start in block_like
+            if start in items:
+                yield Inline("", kind="block_end")
             if token["slash"]:
                 end_tag = Inline("", "", "", f"<{name}", "block_end" if is_block else "")
                 yield self.tag((start, position), name, end_tag, {})
@@ -348,6 +352,50 @@ def _find_block_like(source: str, position: int, last: int) -> set[int]:
             open_.append((name, start))
             n_open[name] += 1
     return block_like
+
+
+def _find_items(source: str, position: int, last: int, block_like: Collection[int]) -> set[int]:
+    """Returns the offsets of items, as of the second <a> of <nav><a>A</a><a>B</a></nav>, in a part of the source.
+
+    An item touches a sibling of its name, without white space, begins with a capital (a link: with no small letter),
+    and is in a block or element that has no text of its own.
+    """
+    items, found, n_open = set[int](), list[int](), Counter[str]()  # found: in the current block
+    open_ = [("", 0, False)]  # elements: name, how many items are found before its content, whether it has own text
+    ended, new, is_spaced = ("", 0), -1, False  # the last end tag; the item whose text has not begun
+    while True:
+        token = _MARKUP.search(source, position, last)
+        if text := source[position : token.start() if token else last]:
+            first = html.unescape(text[:9]).lstrip(SENTENCE_OPENERS)[:1]
+            is_item = not (first.islower() or first.isspace()) if open_[-1][0] == "a" else first.isupper() and text[1:]
+            del found[len(found) - (new in found[-1:] and not is_item) :]
+            open_[-1], new, is_spaced = (*open_[-1][:2], open_[-1][2] or not text.isspace()), -1, text[-1].isspace()
+        start, name = (token.start(), (token["name"] or "").lower()) if token else (last, "")
+        position = _end_of_tag(source, token, last) if token else last
+        if not token or name in BLOCK_ELEMENTS - WITHIN_SENTENCE or start in block_like:
+            for _, n_before, has_text in reversed(open_):
+                del found[n_before if has_text else len(found) :]
+            items.update(found)
+            found, open_, n_open = [], [("", 0, False)], Counter()
+            if not token:
+                return items
+        elif token["slash"]:
+            while n_open[name] and open_[-1][0] != name:
+                n_open[open_.pop()[0]] -= 1
+            if n_open[name]:
+                _, n_before, has_text = open_.pop()
+                del found[n_before if has_text else len(found) :]
+                n_open[name] -= 1
+            ended = name, position
+        elif name and name not in VOID_ELEMENTS | NO_TRANSLATE and not source.endswith("/>", start, position):
+            if ended == (name, start) and not is_spaced:
+                found.append(start)
+                new = start
+            open_.append((name, len(found), False))
+            n_open[name] += 1
+        if name in NO_TRANSLATE and not token["slash"]:
+            position = _end_of_element(source, position, last, name)
+            open_[-1] = (*open_[-1][:2], open_[-1][2] or name not in WITHIN_SENTENCE)
 
 
 def _translatable_spans(source: str, position: int, last: int) -> Iterator[Span]:

@@ -118,7 +118,7 @@ def test_parse_html_unknown_element_around_a_block_is_a_block(html: str, expecte
         ("<p lang=fr translate=yes>Ein<p lang=en>A dog<p>Hund ist da<div lang=it>E</div>", ["Ein", "Hund ist da"]),
         ("<a hreflang=fr>Français (Canada)</a><p><a hreflang=fr>Französisch</a>", ["Französisch"]),
         ("<a hreflang=en-GB> <b>English</b></a><p><a hreflang=en>Englisch</a><a hreflang=is>IS</a>", ["Englisch"]),
-        ("Ein <a>#<b>Hund</b></a> da <a>@a.b</a><p><a># Hund</a><a>Hund #1", ["Ein da", "# HundHund #1"]),
+        ("Ein <a>#<b>Hund</b></a> da <a>@a.b</a><p><a># Hund</a> <a>Hund #1", ["Ein da", "# Hund Hund #1"]),
         ("<body lang=en><p lang=fr>Ein", ["Ein"]),  # over half
     ],
 )
@@ -127,6 +127,29 @@ def test_parse_html_text_in_another_language_is_kept(html: str, expected: list[s
     assert [block.text for block in document.blocks] == expected
     assert document.is_mostly_other == html.startswith("<body")
     assert document.render([same(block) for block in document.blocks]) == html.replace("de-AT", "it")
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<label><input>Ein</label><label>Hund</label><nav><a>B</a><a>&Auml;</a><a>C</a></nav>", "Ein|Hund|B|Ä|C"),
+        (
+            "Zeige <input> Hunde<p>Die <b>E</b><b>Mail</b><p>Die <i><b>E</b><b>Mail</b></i> da",
+            "Zeige Hunde|Die EMail|Die EMail da",
+        ),
+        (
+            "<b>Ein</b><b>Hund</b><b>ist</b><i>Da</i><p><b>Ein</b> <b>Hund</b><p><b>Ein</b><b>Hund</b>e",
+            "Ein|HundistDa|Ein Hund|EinHunde",
+        ),
+        ("<i>Ein </i><i>Hund</i><i> Da</i><i> </i><i>Rot</i>", "Ein Hund Da Rot"),
+        ("<p><i>H</i><i>A</i><i>T</i><p><a>犬</a><a><svg><b>A</b></svg>猫</a><a>ein</a>", "HAT|犬|猫ein"),
+        ("<p><a><i>Ein</i></a><a><i>Da</i></a><code>x</code><p><i>Ein</i><i><img></i><i>Da</i>", "EinDa|Ein|Da"),
+    ],
+)
+def test_parse_html_touching_siblings_are_blocks(html: str, expected: str) -> None:
+    assert "|".join(texts(html)) == expected
+    document = parse_html(html)
+    assert document.render([same(block) for block in document.blocks]).replace("Ä", "&Auml;") == html
 
 
 @pytest.mark.parametrize(
