@@ -159,6 +159,9 @@ def rendered(document: Document) -> object:
     return document.render(found)
 
 
+FORMATS = "c sh gcc-internal boost object-pascal lisp python-brace go qt"  # of gettext's flags, one for each rule
+
+
 def reordered(text: str, *flags: str) -> str:
     """Replaces conversions of printf, and restores them in another order."""
     found = Conversions()
@@ -331,8 +334,8 @@ READERS: dict[str, tuple[Reader, str]] = {
     ),
     "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
     "conversions.Conversions": (
-        lambda text: reordered(text, "c-format") + reordered(text, "sh-format") + reordered(text),
-        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s",
+        lambda text: [reordered(text), *(reordered(text, f"{each}-format") for each in FORMATS.split())],
+        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%|1|{:|{a,:|~1,|~'|%[1]|%L|%0",
     ),
     "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (

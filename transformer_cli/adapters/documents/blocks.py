@@ -88,6 +88,8 @@ class Place:
     """how long the translation of the unit may be"""
     replaced: str = ""
     """the translation that the file has"""
+    flags: Collection[str] = ()
+    """gettext's, such as c-format"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -81,7 +81,8 @@ def _add_message(
         return
     flags = {flag.strip() for line in before if line.startswith(("#,", "#=")) for flag in line[2:].split(",")}
     for form, (source, (first, last)) in enumerate(zip(sources, pairwise([*targets, len(lines)]), strict=True)):
-        build.place = Place(f"line {message.number}", f", plural form {form}" * is_plural, replaced=old[form])
+        part = f", plural form {form}" * is_plural
+        build.place = Place(f"line {message.number}", part, replaced=old[form], flags=flags)
         build.document.conversions.start_message(flags)
         form_text = "".join(lines[first:last])
         end = form_text[len(form_text.rstrip()) :]

@@ -14,7 +14,7 @@ from transformer_cli.adapters.documents.parsed_file import MOSTLY_OTHER, OTHER_L
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.adapters.documents.subtitles import is_speaker_name
 from transformer_cli.adapters.terminology import annotations
-from transformer_cli.adapters.terminology.conversions import Conversions
+from transformer_cli.adapters.terminology.conversions import Conversions, has_other_directives
 from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.pipeline import Translation, part_starts
 from transformer_cli.text.alignment import Link, Span, shift_span, word_links
@@ -116,6 +116,7 @@ def to_check(
         "the place of a tag is missing": has_unplaced_element,
         "a line or cue is empty": has_empty_line,
         "the order of placeholders may be wrong": conversions.loses_order(found[0]),
+        "placeholders differ": has_other_directives(conversions.restore(block.text), target, block.place.flags),
         "a machine translation was replaced": block.place.replaced not in ("", target),
         "more characters than maxwidth": 0 < (block.place.max_chars or 0) < lengths[block.place.unit],
     }

@@ -1,25 +1,45 @@
-"""Keeps the conversions of printf, such as %s and %d, in an order that programs understand. Knows no files.
+"""Keeps the directives of format strings, such as %s and ~A, as gettext's flag of a message defines them.
 
-A program fills the first conversion with its first value. A translation with another order needs numbers, as in %2$s;
-in languages that have none, conversions return to the order of the source.
+A program fills the first directive with its first value. A translation with another order needs numbers, as in %2$s;
+in languages that have none, directives return to the order of the source. The rules are those of `msgfmt -c` (gettext's
+format-*.c). Knows no files.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
+from itertools import count
 from typing import NamedTuple
 
-from transformer_cli.adapters.terminology.placeholders import FLAGS, PLACEHOLDERS, STAND_IN, STAND_INS
+from transformer_cli.adapters.terminology.placeholders import PLACEHOLDERS, STAND_IN, STAND_INS
 
-_NUMBERED = ("c", "objc", "php", "perl", "java-printf", "awk", "tcl", "ruby", "elisp", "boost", "javascript")
-_PRINTF = re.compile(
-    r"(?P<conversion>%[%mn]|%\([^()%\s]{1,99}\)[-+0#.\d]*[a-zA-Z]"
-    rf"|%(?:\d+\$)?{FLAGS}[jtLq]?(?:[diouxXeEfFgGaAcCsSpqbBhHr@]|[tT][a-zA-Z]|<PRI\w{{1,9}}>))"
-)
-_OTHERS = {
-    "sh": re.compile(r"(?P<conversion>\$(?:\w+|\{\w+\}))"),
-    "scheme": re.compile(r"(?P<conversion>~[a-zA-Z%~])"),
+# For linear time, the digits of a width do not begin with 0, which is a flag.
+_WIDTH = r"(?:\*(?:\d+\$)?|(?!0)\d+)?(?:\.(?:\*(?:\d+\$)?|\d*))?"
+_INDEX, _PARAMETER = r"(?:\[\d+\])", r"(?:[-+]?\d+|'.|[vV#])"  # of Go and Lisp
+_RULES = {  # gettext's flags, without -format → directives
+    "awk c elisp gfc-internal java-printf javascript librep lua modula2 objc ocaml perl php python ruby tcl": (
+        rf"%(?:\d+\$|\([^()]*\))?(?:[-+ #0,(^I]|'[^a-zA-Z\s]?)*(?:\*?v)?{_WIDTH}(?:<(?!PRI)[^<>]*>{_WIDTH}(?=\w))?"
+        r"(?:hh?|ll?|[LqjztVw]|wf)?(?:[a-zA-Z_@]|<PRI\w+>)|%[-+ #\d.]*%|%\{[^{}]*\}"
+    ),
+    "boost": rf"%\d+%|%\|[^|\s]*\||%(?:\d+\$)?[-+ #0'_=hl]*{_WIDTH}[hlL]*[a-zA-Z%]",
+    "gcc-internal": r"%(?:\d+\$)?[qlwzt+#]*(?:\.(?:\*(?:\d+\$)?|\d+))?[a-zA-Z@%'<>{}]",
+    "go d": rf"%[-+ #0]*(?:{_INDEX}?\*|(?!0)\d+)?(?:\.(?:{_INDEX}?\*|\d*))?{_INDEX}?[a-zA-Z%]",
+    "object-pascal pascal": r"%(?:(?:\*|\d*):)?-?(?:\*|\d+)?(?:\.(?:\*|\d*))?[a-zA-Z]|%%",
+    "lisp scheme": rf"~{_PARAMETER}?(?:,{_PARAMETER}?)*[:@]*(?:/[^/]+/|[a-zA-Z%&|~*?_;^<>(){{}}\[\]!$])",
+    "sh": r"\$(?:\w+|\{\w+\})",
+    "qt qt-plural kde kde-kuit smalltalk ycp": r"%L?(?:\d{1,2}|n)|%%",
+    "python-brace csharp c++-brace rust": (
+        r"(?<!\{)\{(?:\w[\w.\[\]]*)?(?:![rsa])?(?:,[^{}:]*)?(?::[^{}]*(?:\{\w*\}[^{}]*)*)?\}(?!\})"
+    ),
 }
-_FORMATS = (*_NUMBERED, "python", "lua", *_OTHERS)  # of gettext's flags, such as c-format
+_RULE_OF = {flag: re.compile(rule) for flags, rule in _RULES.items() for flag in flags.split()}
+_QUOTED = re.compile(rf"%<(?:[^%]|%[^<>])*%>|%\{{(?:[^%]|%[^{{}}])*%\}}|%r(?:[^%]|%[^rR])*%R|{_RULES['gcc-internal']}")
+"""%<code%> of gcc-internal, or a directive"""
+_ANY = re.compile(r"%[^\s\w]*\w+|\{[^{}]*\}|~[^\s\w]*\w|\$\{?\w+")  # directives of a flag without a rule
+_WITHOUT_NUMBERS = ("", "python", "lua", "modula2", "lisp", "scheme", "d")
+_UNORDERED = re.compile(  # %1$s, $x, %(x)s, %<x>s, %0:s, %[1]d, %1%, %1, {x}; and %%, %m, %n, ~%, which take no value
+    r".*\$.*|%\(.*\).*|%[-+ #\d.]*<(?!PRI).*\w|%\d+:.*|.*\[\d.*|%[^a-zA-Z|]*%|%[mnR'<>}]|%L?\d+|%?\{\w.*|~[%~&|]"
+)
+_NUMBER = re.compile(r"\d+\$|(?<=%)\d*:|\[\d+\]|(?<=\{)\d+")
 
 
 class _Conversion(NamedTuple):
@@ -27,8 +47,28 @@ class _Conversion(NamedTuple):
     group: int
     """those of one message that are filled in order; any other conversion is a group of its own"""
     number: int
-    """in its group"""
-    may_have_number: bool
+    """in its group: that of its first value"""
+    format: str
+    """gettext's flag, without -format"""
+
+    @property
+    def may_have_number(self) -> bool:
+        return self.format not in _WITHOUT_NUMBERS and not re.search(r"(?<!')\*", self.text)
+
+    @property
+    def numbered(self) -> str:
+        """The conversion with numbers, such as %2$s."""
+        numbers = count(self.number)
+
+        def add_number(found: re.Match[str]) -> str:
+            if _UNORDERED.fullmatch(text := found[0]):
+                return text
+            if "pascal" in self.format or text[0] == "{":
+                return f"{text[0]}{next(numbers) - 1}{':' * (text[0] == '%')}{text[1:]}"
+            at = len(text) - 1 if self.format == "go" else 1 + text.startswith("%|")
+            return f"{text[:at]}{f'[{next(numbers)}]' if self.format == 'go' else f'{next(numbers)}$'}{text[at:]}"
+
+        return _RULE_OF[self.format].sub(add_number, self.text)
 
 
 class Conversions:
@@ -39,28 +79,28 @@ class Conversions:
         self.is_enabled = True  # not for a text that has such characters
         self._format, self._group, self._n_in_group = "", 0, 0
 
-    def start_message(self, flags: Iterable[str] = ()) -> None:
+    def start_message(self, flags: Collection[str] = ()) -> None:
         """Start a message. flags: those of gettext, such as c-format."""
-        formats = (flag.removesuffix("-format") for flag in flags)
-        self._format = next(filter(_FORMATS.__contains__, formats), "")
+        self._format = next((each for each in _RULE_OF if f"{each}-format" in flags), "")
         self._group, self._n_in_group = len(self._found), 0
 
     def replace(self, text: str) -> str:
         """Returns a part of the message with stand-ins."""
+        rule = _RULE_OF.get(self._format, PLACEHOLDERS)
 
         def stand_in(found: re.Match[str]) -> str:
-            if not found["conversion"] or len(self._found) >= len(STAND_INS):
+            is_percentage = found[0][1:2] == " " and text[found.end() : found.end() + 1].isalpha()  # 20 % der Hunde
+            is_other = not self._format and not found["conversion"]
+            if is_percentage or is_other or len(self._found) >= len(STAND_INS):
                 return found[0]
-            is_named = found[0].startswith("%(") or "$" in found[0]  # %(name)s, %1$s, $name
-            has_order = not is_named and found[0] not in ("%%", "%m", "%n", "~%", "~~")
-            self._n_in_group += has_order
-            group = self._group if has_order else ~len(self._found)
-            may_have_number = self._format in _NUMBERED and "*" not in found[0]
-            self._found.append(_Conversion(found[0], group, self._n_in_group, may_have_number))
+            n_values = sum(not _UNORDERED.fullmatch(each[0]) for each in rule.finditer(found[0]))
+            group = self._group if n_values else ~len(self._found)
+            self._found.append(_Conversion(found[0], group, self._n_in_group + 1, self._format))
+            self._n_in_group += n_values
             return chr(STAND_INS[len(self._found) - 1])
 
-        pattern = _OTHERS.get(self._format, _PRINTF if self._format else PLACEHOLDERS)
-        return pattern.sub(stand_in, text) if self.is_enabled else text
+        kept = _QUOTED if self._format == "gcc-internal" else rule
+        return kept.sub(stand_in, text) if self.is_enabled else text
 
     def restore(self, text: str) -> str:
         """Returns a text with the conversions; those of a message are numbered if they have another order."""
@@ -68,8 +108,8 @@ class Conversions:
         for order in self._orders(text):
             has_numbers = order != sorted(order) and not self._loses(order)
             for index, source_index in zip(order, order if has_numbers else sorted(order), strict=True):
-                original, _, number, _ = self._found[source_index]
-                written[index] = f"%{number}${original[1:]}" if has_numbers else original
+                original = self._found[source_index]
+                written[index] = original.numbered if has_numbers else original.text
         return STAND_IN.sub(lambda found: written.get(STAND_INS.index(ord(found[0])), found[0]), text)
 
     def loses_order(self, text: str) -> bool:
@@ -86,3 +126,14 @@ class Conversions:
             if index < len(self._found):
                 found.setdefault(self._found[index].group, []).append(index)
         yield from found.values()
+
+
+def has_other_directives(source: str, target: str, flags: Collection[str]) -> bool:
+    """Whether a translation has other directives than its source, by gettext's flags, such as c-format."""
+    for flag in flags:
+        if re.fullmatch(r"(?!no-|possible-).*-format", flag):
+            rule = _RULE_OF.get(flag.removesuffix("-format"), _ANY)
+            one, other = ([_NUMBER.sub("", found[0]) for found in rule.finditer(text)] for text in (source, target))
+            if sorted(one) != sorted(other) or (one != other and any(each[1:2] == " " for each in one)):  # 20 % der
+                return True
+    return False
