@@ -165,6 +165,7 @@ FORMATS = "c sh gcc-internal boost object-pascal lisp python-brace go qt"  # of 
 def reordered(text: str, *flags: str) -> str:
     """Replaces conversions of printf, and restores them in another order."""
     found = Conversions()
+    found.keeps_code = True
     found.start_message(flags)
     return found.restore(found.replace(text)[::-1])
 
@@ -304,6 +305,8 @@ CUES = (
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
     "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
+    "`a <b>`_ |`a |a <b>`|:a:`a |  -a  a\\n|  -a a |\\n           |"
+    "`a <b>`_ |`a |a <b>`|:a:`a |  -a  a\\n|  -a a |\\n           |"
     "a<b>|a⟨</b>⟩|\\033[1m|a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 )
 UNREAD = (
@@ -335,7 +338,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
     "conversions.Conversions": (
         lambda text: [reordered(text), *(reordered(text, f"{each}-format") for each in FORMATS.split())],
-        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%|1|{:|{a,:|~1,|~'|%[1]|%L|%0",
+        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%1|{:|{a,:|~1,|~'|%[1]|%L|%0|``|`a |:a:`|--a=|-a |--a-",
     ),
     "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (

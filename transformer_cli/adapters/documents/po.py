@@ -18,8 +18,14 @@ from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, Lang
 from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
 
 _MESSAGE_PART = re.compile(
-    rf"(?P<code>{TERMINAL_CODE})|"
+    rf"(?P<code>{TERMINAL_CODE})|(?P<line_end>\\n(?: {{10,}})?)|"  # before a further line of the text of an option
     r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\]+"
+)
+_KEPT_PART = (
+    re.compile(  # an option at the beginning of a line, up to its text; `words <link>`_ and :ref:`words <link>`
+        r"((?:\A|(?<=\\n)) *-{1,2}[\w?#@](?:(?! {2}|\\[nt]).)*(?: {2,}|(?:\\t)+)(?=\S)"
+        r"|(?<![\w`])(?::[a-zA-Z][\w:+.-]*:)?`(?=[^`<>]+ <[^`<>]+>`)| <[^`<>]+>`_{0,2})"
+    )
 )
 _PLURAL_RULES = {  # of a header → the strings that the plural forms translate
     re.compile(r"nplurals\s*=\s*1\s*;"): ["msgid_plural"],
@@ -35,6 +41,7 @@ def parse_po(
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(_escape)), Counter[str]()
+    build.document.conversions.keeps_code = True
     build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
     build.parse_text = partial(parse_inlines, escape=_escape, languages=languages)
     forms: Sequence[str] = ()  # see `_add_message`
@@ -90,19 +97,28 @@ def _add_message(
         build.end_block(lines[first][: lines[first].index('"') + 1])
         if r"\n" in source.removesuffix(r"\n"):
             build.end_block(line_end)
-        inlines = build.parse_text([*_inlines(build.document.conversions.replace(source), line_end, encoding)])
+        inlines, parts = list[Inline](), _KEPT_PART.split(source)
+        for number, part in enumerate(map(build.document.conversions.replace, parts)):
+            if number % 2 == 0:
+                inlines += _inlines(part, line_end, encoding, is_last=number + 1 == len(parts))
+            elif part.rstrip("_").endswith("`"):
+                inlines.append(Inline(part, closes="`") if part[0] == " " else Inline(part, opens="`"))
+            else:
+                inlines.append(Inline(part, kind="block_end"))
+        inlines = build.parse_text(inlines)
         kept[NO_LETTER] += not build.add_inlines(inlines)
         build.end_block(f'"{end}')
 
 
-def _inlines(source: str, line_end: str, encoding: str) -> Iterator[Inline]:
-    """Yield the text of a message, without escapes, and what is no text in it."""
+def _inlines(source: str, line_end: str, encoding: str, *, is_last: bool) -> Iterator[Inline]:
+    """Yield a part of a message's text, without escapes, and what is no text in it. is_last: whether it ends there."""
     for part in _MESSAGE_PART.finditer(source):
         if part["code"]:
             colour, is_end = "\033[" * part[0].endswith("m"), part[0].endswith(("[m", "[0m"))  # goes with its words
             yield Inline(part[0], closes=colour) if is_end else Inline(part[0], opens=colour)
-        elif part[0] == r"\n":
-            yield Inline(part[0] + line_end * (part.end() < len(source)), kind="line_end")
+        elif part["line_end"]:
+            has_more = part.end() < len(source) or not is_last
+            yield Inline(rf"\n{line_end * has_more}{part[0][2:]}", kind="line_end")
         else:
             text = unescape(part[0], encoding)
             is_byte_of_text = "\ufffd" not in text and (text.isprintable() or text.isspace())

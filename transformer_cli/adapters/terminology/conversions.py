@@ -17,7 +17,7 @@ _WIDTH = r"(?:\*(?:\d+\$)?|(?!0)\d+)?(?:\.(?:\*(?:\d+\$)?|\d*))?"
 _INDEX, _PARAMETER = r"(?:\[\d+\])", r"(?:[-+]?\d+|'.|[vV#])"  # of Go and Lisp
 _RULES = {  # gettext's flags, without -format → directives
     "awk c elisp gfc-internal java-printf javascript librep lua modula2 objc ocaml perl php python ruby tcl": (
-        rf"%(?:\d+\$|\([^()]*\))?(?:[-+ #0,(^I]|'[^a-zA-Z\s]?)*(?:\*?v)?{_WIDTH}(?:<(?!PRI)[^<>]*>{_WIDTH}(?=\w))?"
+        rf"%(?:\d+\$|\([^()]*\))?[-+ #0,(^I']*(?:(?<=')[*_=~])?(?:\*?v)?{_WIDTH}(?:<(?!PRI)[^<>]*>{_WIDTH}(?=\w))?"
         r"(?:hh?|ll?|[LqjztVw]|wf)?(?:[a-zA-Z_@]|<PRI\w+>)|%[-+ #\d.]*%|%\{[^{}]*\}"
     ),
     "boost": rf"%\d+%|%\|[^|\s]*\||%(?:\d+\$)?[-+ #0'_=hl]*{_WIDTH}[hlL]*[a-zA-Z%]",
@@ -34,6 +34,11 @@ _RULES = {  # gettext's flags, without -format → directives
 _RULE_OF = {flag: re.compile(rule) for flags, rule in _RULES.items() for flag in flags.split()}
 _QUOTED = re.compile(rf"%<(?:[^%]|%[^<>])*%>|%\{{(?:[^%]|%[^{{}}])*%\}}|%r(?:[^%]|%[^rR])*%R|{_RULES['gcc-internal']}")
 """%<code%> of gcc-internal, or a directive"""
+_CODE = (  # options of programs (--quiet, -q, --output=FILE), and code of reStructuredText and Markdown
+    r"(?<![^\s(\[|'\"„`])(?:--[a-z][\w-]*(?<!-)|-[a-zA-Z])(?![\w-])(?:\[?=[^\s\\,;:)\"'`]*)?"
+    r"|``(?:[^`\\]|\\[^n])+``|(?<![\w`]):[a-zA-Z][\w:+.-]*:`[^`<>]+`|(?<![\w`])`(?!\s)[^`<>]+(?<!\s)`_{0,2}(?![\w`])"
+    r"|(?<![\w|])\|[a-zA-Z][\w.-]*\|(?![\w|])"
+)
 _ANY = re.compile(r"%[^\s\w]*\w+|\{[^{}]*\}|~[^\s\w]*\w|\$\{?\w+")  # directives of a flag without a rule
 _WITHOUT_NUMBERS = ("", "python", "lua", "modula2", "lisp", "scheme", "d")
 _UNORDERED = re.compile(  # %1$s, $x, %(x)s, %<x>s, %0:s, %[1]d, %1%, %1, {x}; and %%, %m, %n, ~%, which take no value
@@ -77,6 +82,7 @@ class Conversions:
     def __init__(self) -> None:
         self._found: list[_Conversion] = []
         self.is_enabled = True  # not for a text that has such characters
+        self.keeps_code = False  # whether to keep options of programs, and code in backticks
         self._format, self._group, self._n_in_group = "", 0, 0
 
     def start_message(self, flags: Collection[str] = ()) -> None:
@@ -90,16 +96,18 @@ class Conversions:
 
         def stand_in(found: re.Match[str]) -> str:
             is_percentage = found[0][1:2] == " " and text[found.end() : found.end() + 1].isalpha()  # 20 % der Hunde
-            is_other = not self._format and not found["conversion"]
+            is_other = not (self._format or found["conversion"] or found[0][0] in "-:`|")
             if is_percentage or is_other or len(self._found) >= len(STAND_INS):
                 return found[0]
-            n_values = sum(not _UNORDERED.fullmatch(each[0]) for each in rule.finditer(found[0]))
+            values = (each[0] for each in rule.finditer(found[0]) if self._format or each["conversion"])
+            n_values = sum(not _UNORDERED.fullmatch(each) for each in values)
             group = self._group if n_values else ~len(self._found)
             self._found.append(_Conversion(found[0], group, self._n_in_group + 1, self._format))
             self._n_in_group += n_values
             return chr(STAND_INS[len(self._found) - 1])
 
         kept = _QUOTED if self._format == "gcc-internal" else rule
+        kept = re.compile(f"{_CODE}|{kept.pattern}") if self.keeps_code else kept  # re caches it
         return kept.sub(stand_in, text) if self.is_enabled else text
 
     def restore(self, text: str) -> str:

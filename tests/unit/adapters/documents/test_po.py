@@ -34,7 +34,7 @@ def translated(text: str, encoding: str = "utf-8") -> str:
         ('msgid "hund\\n"\nmsgstr ""\r\n', 'msgid "hund\\n"\nmsgstr "HUND\\n"\r\n'),
         ('msgid "ein\\nhund\\n"\nmsgstr ""\n', 'msgid "ein\\nhund\\n"\nmsgstr ""\n"EIN\\n"\n"HUND\\n"\n'),
         ('msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n',
-         'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -A\\thUND"\n'),
+         'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -a\\thUND"\n'),
         ('msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr ""\n',
          'msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr "ÄRGER ! \\377 \\033 A"\n'),
         ('msgid "ein"\n\n" hund"\n\nmsgstr ""\n', 'msgid "ein"\n\n" hund"\n\nmsgstr "EIN HUND"\n'),
@@ -60,13 +60,24 @@ def test_po_untranslated_messages_get_a_translation(message: str, expected: str)
         ("<b><img src='x'>rot</b> hund", "HUND <b><img src='x'>ROT</b>"),
         ("<section>rot hund</section><link>rot</link> hund", "<section>HUND ROT</section>HUND <link>ROT</link>"),
         ("a < b und c > d", "D > C UND B < A"),
+        (
+            r"  -q, --quiet=DATEI   rot hund\n                 da",
+            r"  -q, --quiet=DATEI   DA HUND\n                 ROT",
+        ),
+        (r"rot --quiet, -q --hund--\n  -h", r"--HUND-- -q --quiet, ROT\n  -h"),
+        (r"ein ``%s \"x\"`` :a:`b c` |d| `e`", '`e` |d| :a:`b c` ``%s \\"x\\"`` EIN'),
+        ("rot :ref:`ein hund <b c>` da `x <d>`__", "`X <d>`__ DA :ref:`HUND EIN <b c>` ROT"),
+        ("`rot' und `da'", "`DA' UND `ROT'"),
         (r"ein \033[1m\033[31mroter\x1b[m hund\x1b]0;x\a", r"HUND \033[1m\033[31mROTER\x1b[m EIN\x1b]0;x\a"),
     ],
 )
 def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode().replace(MARK, "")
-    assert found == f'{HEADER}msgid "{source}"\nmsgstr "{expected}"\n'
+    found = found.replace('msgstr ""\n"', 'msgstr "').replace('\\n"\n"', "\\n")
+    assert found == HEADER.replace('msgstr ""\n"', 'msgstr "').replace('\\n"\n"', "\\n") + (
+        f'msgid "{source}"\nmsgstr "{expected}"\n'
+    )
 
 
 @pytest.mark.parametrize(
