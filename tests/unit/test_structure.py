@@ -56,7 +56,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "prometheus_client": "adapters.serve.middleware",
     "py3langid": ("adapters.corpora.cleaning", "adapters.serve.languages"),
     "pydantic": ("config", "adapters.serve"),
-    "readline": "system.terminal",
+    "readline": "commands.streams",
     "requests": "adapters.corpora.multi30k",
     "sacrebleu": ("scoring.metrics", "adapters.study.statistics"),
     "starlette": "adapters.serve",

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import suggestions
+from transformer_cli.commands import streams, suggestions
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 from transformer_cli.system.files import remedy_for
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("fcntl") is None:
         line, code = "tfm: error: Windows is not supported: tfm locks files in a way that Unix alone has; use WSL", 1
     else:
-        terminal.set_up_streams()
+        streams.set_up_streams()
         try:
             with signals.handle_stop_signals() as handler:
                 line, code = _run(arguments, handler)
@@ -187,7 +187,7 @@ def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple
         return f"tfm: error: {error.format_message()}", error.exit_code
     except Interrupted as interruption:
         return "" if terminal.is_secondary_process() else f"tfm: {interruption}", 128 + interruption.signal_number
-    except terminal.OutputClosed:
+    except streams.OutputClosed:
         return "", 128 + 13  # as if ended by SIGPIPE, like other programs
     except Exception as error:
         if handler.number is not None:  # a library has turned Stopped into another error

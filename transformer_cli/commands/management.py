@@ -212,21 +212,21 @@ def config(
     """
     if list_names and (base is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config or --set")
-    from transformer_cli.config import load
+    from transformer_cli.config import comments, load
 
     if list_names:
         shipped = load.shipped_configs()
         width = max(map(len, shipped))
         for each, path in shipped.items():
-            first, *_ = load.header_comment(load.read_config_text(path)).split("\n")
+            first, *_ = comments.header_comment(load.read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
         return
     chosen = load.load_config(base, overrides or ())
     path = load.SHIPPED / load.DEFAULTS_FILE if base is None else load.find_config(base)
     text = load.read_config_text(path) if path.parent == load.SHIPPED else ""
     if path == load.SHIPPED / load.DEFAULTS_FILE:  # its comments are the schema's
-        text = load.header_comment(text)
-    print(load.commented_settings(chosen, text=text, title=f"The settings of {path}"), end="")
+        text = comments.header_comment(text)
+    print(comments.commented_settings(chosen, text=text, title=f"The settings of {path}"), end="")
 
 
 def doctor() -> None:

@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands import options
+from transformer_cli.commands import options, streams
 from transformer_cli.errors import Interrupted
-from transformer_cli.system import signals, terminal
+from transformer_cli.system import signals
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ def serve(
             log.warning("everyone who can reach %s can use it, since there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-        terminal.make_stderr_nonblocking()
+        streams.make_stderr_nonblocking()
         reloading.start()
         notify_systemd()
         number = server.run_until_signal()

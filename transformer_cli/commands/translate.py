@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
-from transformer_cli.commands import options
+from transformer_cli.commands import options, streams
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, remedy_for, write_bytes
@@ -320,7 +320,7 @@ def _translate_interactively(translator: "Translator", render: Callable[[int, "T
             print(terminal.escape_controls(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
 
-    terminal.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.input_language)}> ")
+    streams.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.input_language)}> ")
 
 
 def format_translation(number: int, translation: "Translation", is_numbered: bool) -> str:

@@ -1,6 +1,4 @@
-"""Reads YAML and `--set` into a typed config, and writes a config as YAML with a comment on each setting.
-
-    num_heads: 4              # attention heads [default: 8]
+"""Reads YAML and `--set` into a typed config, and writes it as YAML.
 
 A config that comes with tfm is named without its suffix, such as demo; a file of that name in the current folder takes
 precedence. An unknown key is an error, which suggests the most similar key. Imports no torch.
@@ -9,27 +7,22 @@ precedence. An unknown key is an error, which suggests the most similar key. Imp
 import logging
 import os
 import stat
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from functools import reduce
-from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from transformer_cli.config.error_messages import OptionKey, describe_error
 from transformer_cli.config.schema import (
-    INTERNAL_KEYS,
     NAME,
     Config,
     DecodingConfig,
-    Section,
     TranslationSettings,
     flatten,
 )
-from transformer_cli.config.yaml_text import compose, dump_yaml, inline_yaml, line_of, parse_yaml
+from transformer_cli.config.yaml_text import dump_yaml, inline_yaml, parse_yaml
 from transformer_cli.errors import ArgumentError, ConfigError, FileError
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.files import decode_utf8, is_stream, open_input, remedy_for
@@ -44,9 +37,6 @@ FINETUNING_KEYS = (("data", "tokenizer_from"), ("training", "initialize_from")) 
 MAX_CONFIG_BYTES = 1_000_000  # more is not a config, but a device such as /dev/zero
 SHIPPED = Path(__file__).with_name("shipped")  # a link to configs/ in a checkout, else a folder with the same files
 DEFAULTS_FILE = "multi30k.yaml"  # its comments are the schema's
-LINE_WIDTH = 80  # characters, as on a narrow terminal
-COMMENT_COLUMN = 28  # where comments begin
-NBSP = "\xa0"  # a no-break space
 
 
 def load_config(
@@ -176,81 +166,6 @@ def dump_config(config: Config) -> str:
     return dump_yaml(config.model_dump(mode="json"))
 
 
-def commented_settings(config: Config, *, text: str = "", title: str = "") -> str:
-    """Returns the config as YAML with a comment on each setting, from which `load_config` reads an equal config.
-
-    INTERNAL_KEYS are left out where they have the default. text: the YAML that the config was read from; its comments
-    replace the schema's. title: first line if the text has no comment above its settings.
-    """
-    lines, root, written = text.split("\n"), compose(text), parse_yaml(text) or {}
-    top = header_comment(text).split("\n")
-
-    def render(section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str) -> Iterator[str]:
-        in_file: Any = reduce(lambda tree, key: tree.get(key) or {}, above, written)
-        for name, field in section.model_fields.items():
-            value, indent = values[name], "  " * len(above)
-            number = (line_of(root, (*above, name)) or 1) - 1
-            line, is_given = lines[number], lines[number].lstrip().startswith(f"{name}:")
-            own = line.partition(" # ")[2].strip() if is_given else ""
-            lines_above = [*takewhile(_is_own_comment, reversed(lines[len(top) : number]))] if is_given else []
-            if ".".join((*above, name)) in INTERNAL_KEYS and value == defaults[name]:
-                continue
-            values_of = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-            choices = [each for each in values_of if each not in INTERNAL_KEYS]
-            comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
-            if not above:
-                yield ""
-            yield from reversed(lines_above)
-            if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-                yield from _with_comment(f"{indent}{name}:", own or comment)
-                yield from render(field.annotation, value, defaults[name], *above, name)
-                continue
-            if own and in_file.get(name) == value:  # else the comment is about another value
-                comment = own
-            if value != defaults[name]:
-                comment += f" [default:{NBSP}{inline_yaml(defaults[name])}]"
-            if isinstance(value, dict):  # data.files, whose keys the user chooses
-                yield from _with_comment(f"{indent}{name}:", comment)
-                for split, text in value.items():
-                    several = text if isinstance(text, list) else []
-                    yield f"{indent}  {inline_yaml(split)}:" + ("" if several else f" {inline_yaml(text)}")
-                    yield from (f"{indent}    - {inline_yaml(each)}" for each in several)
-            else:
-                yield from _with_comment(f"{indent}{name}: {inline_yaml(value)}", comment)
-
-    settings = render(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))
-    return "\n".join([header_comment(text) or f"# {title}", *settings, ""])
-
-
-def header_comment(text: str) -> str:
-    """Returns the comment above the settings, whose first line is the config's title."""
-    return "\n".join(takewhile(lambda line: line.startswith("#"), text.split("\n")))
-
-
-def _is_own_comment(line: str) -> bool:
-    """Whether a line is a comment on the setting below it, not the continued comment of the setting above."""
-    return line.lstrip().startswith("#") and len(line) - len(line.lstrip()) < COMMENT_COLUMN
-
-
-def _with_comment(setting: str, comment: str) -> Iterator[str]:
-    """Yields the lines of a setting, with its comment to the right, or below if the value is too long."""
-    width = LINE_WIDTH - COMMENT_COLUMN - len("# ")
-    wrapped = textwrap.wrap(comment, width, break_long_words=False, break_on_hyphens=False)
-    comments = [f"# {each}".replace(NBSP, " ") for each in wrapped]
-    if len(setting) <= COMMENT_COLUMN - 2 and comments:
-        setting = f"{setting:{COMMENT_COLUMN}}{comments.pop(0)}"
-    yield setting
-    yield from (f"{'':{COMMENT_COLUMN}}{each}" for each in comments)
-
-
-def with_relative_paths(config: Config, folder: Path) -> Config:
-    """Returns a config with its files' paths relative to `folder`, where its YAML file will be."""
-    tree = config.model_dump(mode="json")
-    files = tree["data"]["files"] or {}
-    files.update({split: _map_paths(text, lambda path: os.path.relpath(path, folder)) for split, text in files.items()})
-    return Config.model_validate(tree)
-
-
 def settings_by_key(config: Config) -> dict[str, Any]:
     """Returns dotted key → value of every setting, such as training.seed → 0, in the schema's order."""
     return dict(flatten(config.model_dump(mode="json")))
@@ -308,18 +223,18 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     sections = (tree.get(name) for name in ("data", "model", "training"))
     data, model, training = (each if isinstance(each, dict) else {} for each in sections)
     if isinstance(data.get("files"), dict):
-        data["files"] = {split: _map_paths(text, absolute) for split, text in data["files"].items()}
+        data["files"] = {split: map_paths(text, absolute) for split, text in data["files"].items()}
     if "vectors" in model:
-        model["vectors"] = _map_paths(model["vectors"], lambda path: absolute(path) if path else path)
+        model["vectors"] = map_paths(model["vectors"], lambda path: absolute(path) if path else path)
     for key in ("extra_valid", "replay"):
         if key in training:  # with "/" or "." it is a path, else the name of a split
-            training[key] = _map_paths(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
+            training[key] = map_paths(training[key], lambda where: absolute(where) if {*"/."} & {*where} else where)
 
 
-def _map_paths(value: Any, change: Callable[[str], str]) -> Any:
+def map_paths(value: Any, change: Callable[[str], str]) -> Any:
     """Applies `change` to a path, to the paths of a mapping, or to those in a list of either."""
     if isinstance(value, list):
-        return [each if isinstance(each, list) else _map_paths(each, change) for each in value]
+        return [each if isinstance(each, list) else map_paths(each, change) for each in value]
     if isinstance(value, dict):
         return {side: change(path) if isinstance(path, str) else path for side, path in value.items()}
     return change(value) if isinstance(value, str) else value

@@ -122,7 +122,8 @@ def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
     except (DataError, FileError) as error:
         hints = (EXPORT_AGAIN_HINT, IF_EXPORT_MISSING) if folder and is_exported(folder) else (RESTORE_HINT, IF_MISSING)
         message = error.with_remedy(*hints) if isinstance(error, FileError) else f"{error}; {hints[0]}"
-        what = {MissingFile: "incomplete run: ", UnreadableFile: ""}.get(type(error), "damaged run: ")
+        kinds: dict[type, str] = {MissingFile: "incomplete run: ", UnreadableFile: ""}
+        what = kinds.get(type(error), "damaged run: ")
         prefix = f"{folder}: {what}" if folder else ""
         raise CheckpointError(f"{prefix}{message}") from None
 

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
+from transformer_cli.commands.streams import TerminalWithBars
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.progress import LineHandler
-from transformer_cli.system.terminal import Terminal, TerminalWithBars, escape_controls, format_table
+from transformer_cli.system.terminal import Terminal, escape_controls, format_table
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tables import read_table
+from transformer_cli.config.comments import commented_settings
 from transformer_cli.config.load import (
-    commented_settings,
     differences,
     dump_config,
     load_config,

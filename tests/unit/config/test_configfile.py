@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.config.comments import LINE_WIDTH, commented_settings, header_comment
 from transformer_cli.config.load import (
-    LINE_WIDTH,
-    commented_settings,
     differences,
-    header_comment,
     load_config,
     shipped_configs,
 )
@@ -108,7 +106,7 @@ def test_load_config_from_stdin_paths_are_relative_to_cwd(tmp_path: Path, monkey
     [
         ("/dev/zero", "/dev/zero: not a config: it has more than 1,000,000 bytes"),
         ("a\0b", "'a\\x00b': cannot be read: embedded null byte; name another file"),
-        (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name another file"),
+        (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; correct the path or its permissions"),
     ],
 )
 def test_load_config_unreadable_file_prints_one_line(path: str, message: str) -> None:

@@ -56,9 +56,9 @@ def test_stderr_that_is_not_read_drops_lines_instead_of_blocking() -> None:
     command = f"""
 import os, sys
 os.dup2({write}, 2)
-from transformer_cli.system import terminal
-terminal.set_up_streams()
-terminal.make_stderr_nonblocking()
+from transformer_cli.commands import streams
+streams.set_up_streams()
+streams.make_stderr_nonblocking()
 for number in range(10_000):
     sys.stderr.write(f"line {{number}}\\n" * 9)
 print("all written", flush=True)
@@ -169,7 +169,7 @@ def test_output_to_dev_stdout_is_appended(forks: Forks, used: Path, name: str) -
 
 
 def test_streams_are_utf_8_in_any_locale() -> None:
-    program = "from transformer_cli.system.terminal import set_up_streams\n"
+    program = "from transformer_cli.commands.streams import set_up_streams\n"
     program += "set_up_streams()\nprint('gr\\xf6\\xdfe')\nraise SystemExit('\\ud800')"
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True)
@@ -181,7 +181,7 @@ def test_streams_are_utf_8_in_any_locale() -> None:
 )
 def test_streams_buffer_unless_pythonunbuffered_is_set(environment: dict[str, str], expected: str) -> None:
     program = (
-        "import sys; from transformer_cli.system.terminal import set_up_streams; set_up_streams()\n"
+        "import sys; from transformer_cli.commands.streams import set_up_streams; set_up_streams()\n"
         "print('result'); print('message', file=sys.stderr)"
     )
     done = subprocess.run(

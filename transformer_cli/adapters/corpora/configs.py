@@ -7,7 +7,8 @@ from typing import Any, get_args
 
 from transformer_cli.adapters.corpora.corpora import held_out_shares
 from transformer_cli.adapters.corpora.formats import pair_files, read_texts, require_files
-from transformer_cli.config.load import commented_settings, load_config, with_relative_paths
+from transformer_cli.config.comments import commented_settings, with_relative_paths
+from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import MAX_NAME_CHARS, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.codec import SIDES
