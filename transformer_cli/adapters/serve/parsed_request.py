@@ -146,6 +146,6 @@ def _sentence_spans(
         found = [] if is_refused else bounded_sentence_spans(line[start:], language, protected, borders)
         spans = [shift_span(each, start) for each in found]
         if is_refused or any(is_too_long(line[start:end]) for start, end in spans):
-            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT_REMEDY}")
+            raise DataError(f"line {number}: {TOO_LONG}; {'insert a line break' if is_refused else SPLIT_REMEDY}")
         spans_of.append(spans)
     return spans_of

@@ -213,7 +213,7 @@ def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
 def test_page_server_error_is_shown_until_the_next_success(page: Any) -> None:
     page.fill("#input", "x " * 2001)
     expect(page.locator("#error")).to_contain_text(
-        "line 1: more than 4,000 characters; split the sentence", timeout=WAIT
+        "line 1: more than 4,000 characters; insert a line break", timeout=WAIT
     )
     inspect_text(page)
     expect(page.locator("#error")).to_be_hidden()

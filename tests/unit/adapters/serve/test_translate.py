@@ -163,7 +163,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             {"glossary": {f"{n:03}{'a' * 197}": "b" * 200 for n in range(250)}},
             "request (100030) exceeds text limit (100000)",
         ),
-        ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; split the sentence"),
+        ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; insert a line break"),
         ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
