@@ -30,7 +30,7 @@ from transformer_cli.adapters.documents.word import parse_part
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
 from transformer_cli.adapters.terminology import glossary, list_numbers
-from transformer_cli.adapters.terminology.annotations import missing_numbers
+from transformer_cli.adapters.terminology.annotations import has_repeats, missing_numbers
 from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
@@ -65,8 +65,8 @@ READ_IN = names(
     "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
     "adapters.terminology.annotations adapters.terminology.conversions adapters.terminology.glossary "
     "adapters.terminology.list_numbers adapters.terminology.placeholders adapters.terminology.template_code "
-    "system.terminal text.alignment text.codec text.file_formats text.languages text.lines text.normalization "
-    "text.sentences"
+    "system.terminal text.alignment text.codec text.file_formats text.languages text.lengths text.lines "
+    "text.normalization text.sentences"
 )
 
 Reader = Callable[[str], object]
@@ -323,6 +323,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
+    "annotations.has_repeats": (has_repeats, "a|a |a b |犬|ー|ab ba |のは|ก"),
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
     "po.parse_po": (lambda text: parse_po(message(text), CODES[:2]), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),

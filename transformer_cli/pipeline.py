@@ -6,7 +6,7 @@ Normalisation takes placeholders out of a line; they are inserted into its trans
 protected spans, and requirements such as terms. Knows codecs, but no engine, run or file.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate
@@ -17,6 +17,8 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, max_target_tokens
 from transformer_cli.text.alignment import Link, Span, insert_placeholders, shift_span, word_links
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
+from transformer_cli.text.languages import TARGET_TOKEN
+from transformer_cli.text.lengths import PLAIN_BOUNDS, LengthBounds
 from transformer_cli.text.line_encoder import NO_TOKENS, TOO_LONG_REMEDY, InputLine, LineEncoder
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_lone_surrogates
 from transformer_cli.text.normalization import Placeholder, surrounding_space, upper
@@ -57,6 +59,8 @@ class Translation:
     """the span of each term of the glossary in the sentence, and of its translation in the text (None: missing)"""
     has_unaligned_term: bool = False
     """whether no word, or several apart, were aligned with a term, which may stand beside its translation"""
+    unusual_length: str = ""
+    """"too short" or "too long", if hardly any translation in the training text is; see `LengthBounds`"""
     start: int = 0
     """offset of the sentence in its line, if the line was split"""
     sentences: list["Translation"] | None = None
@@ -177,6 +181,8 @@ class TextPipeline:
     settings: TranslationSettings
     hook: LineHook = NO_HOOK
     """made for these settings"""
+    lengths: Mapping[str, LengthBounds] = field(default_factory=dict)
+    """target token, or "" for none → bounds of the lengths of its translations; PLAIN_BOUNDS for the others"""
 
     def with_settings(self, settings: TranslationSettings) -> "TextPipeline":
         """Returns the pipeline with other settings. Raises ConfigError or DataError as the hook does."""
@@ -301,6 +307,8 @@ class TextPipeline:
         if requirements:
             text, terms = requirements.finish(text, line.sentence, [one for one, _ in placeholders])
         before, after = surrounding_space(line.sentence) if source else ("", "")
+        token = next(filter(TARGET_TOKEN.fullmatch, source.tokens[:2]), "")  # the first token may be " "
+        bounds = self.lengths.get(token, PLAIN_BOUNDS)
         return Translation(
             source=line.sentence,
             source_tokens=source.tokens,
@@ -314,6 +322,7 @@ class TextPipeline:
             placeholders=[(one, shift_span(other, len(before))) for one, other in placeholders],
             terms=[(one, other and shift_span(other, len(before))) for one, other in terms],
             has_unaligned_term=draft.has_unaligned_term,
+            unusual_length=bounds.check(normalized.text.removeprefix(token), draft.text),
             start=line.start,
         )
 

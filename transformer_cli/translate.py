@@ -57,7 +57,8 @@ class Translator:
         self.settings = translation_settings(self.run.config.decoding, {})  # from the (first) run's config
         language, takes_constraints = self.run.config.data.input_language, engine.takes_constraints
         hook = hook.with_settings(self.settings)
-        self.pipeline = TextPipeline(self.run.codecs, language, self.max_length, takes_constraints, self.settings, hook)
+        codecs, lengths = self.run.codecs, self.run.metadata.lengths
+        self.pipeline = TextPipeline(codecs, language, self.max_length, takes_constraints, self.settings, hook, lengths)
         self._before_step: BeforeStep = never_stop
 
     def __repr__(self) -> str:

@@ -44,7 +44,7 @@ def test_translate_and_evaluate_read_a_pipe(tfm: Tfm, project: Path, tmp_path: P
         writer.join()
 
 
-SPAN_FIELDS = ("placeholders", "terms", "missing_numbers")
+ANNOTATIONS = ("placeholders", "terms", "missing_numbers", "check")
 
 
 def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
@@ -59,7 +59,7 @@ def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
             "log_prob",
             "score",
             "alignment",
-            *SPAN_FIELDS,
+            *ANNOTATIONS,
             "source_tokens",
             "alternatives",
         )
@@ -77,7 +77,7 @@ def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
         **nothing,
         "source_tokens": [],
         "alternatives": [],
-        **{key: [] for key in SPAN_FIELDS},
+        **{key: [] for key in ANNOTATIONS},
     }
 
 
@@ -96,7 +96,7 @@ def test_translate_output_options(tfm: Tfm, project: Path, options: tuple[object
 
 LONG = "Hund " * 15
 ENDLESS = "Hund" * 1001
-MIXED = [SENTENCES[0], LONG, "", SENTENCES[2], ENDLESS, "Hund"]
+MIXED = [SENTENCES[0], LONG, "", SENTENCES[2], ENDLESS, SENTENCES[0]]
 DOG, CAT = "the old dog sings in the park.", "the young cat sleeps at home."
 
 
@@ -142,7 +142,7 @@ def test_translate_on_too_long_reports_long_lines(
 def test_translate_reads_an_endless_line_only_in_part(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     """8 MiB in one line: a gzip file that unpacks to gigabytes is no different."""
     bomb = tmp_path / "bomb.gz"
-    bomb.write_bytes(gzip.compress(b"Hund\n" + bytes(1 << 23) + b"\nHund\n"))
+    bomb.write_bytes(gzip.compress(bytes(1 << 23).join((f"{NAMED}\n".encode(), f"\n{NAMED}\n".encode()))))
     tracemalloc.start()
     stopped = tfm("translate", "--input", bomb, cwd=project)
     blank = tfm("translate", "--input", bomb, "--on-too-long", "blank", cwd=project)
@@ -304,7 +304,7 @@ def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp
 
 
 def test_translate_warns_once_of_paragraph_lines(tfm: Tfm, project: Path) -> None:
-    lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
+    lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else SENTENCES[4] for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)
     what = "warning: standard input: apparently several sentences per line (in 25 of the first 100); some"
     assert err.startswith(what)

@@ -3,7 +3,9 @@
 import json
 import logging
 import os
+import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,12 +29,16 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums
+from transformer_cli.text.languages import TARGET_TOKEN, target_token_of
+from transformer_cli.text.lengths import LengthBounds, width
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
 from transformer_cli.text.words import SPACY_VERSION
 
 SAMPLE_LINES = 1_000  # lines of each side in which unknown tokens are counted
 MAX_UNKNOWN_RATE = 0.1  # share of unknown tokens; for more, a warning
+SAMPLED_LENGTHS = 100_000  # pairs of the training text whose lengths are measured
+MIN_LENGTHS = 500  # with fewer pairs of a direction, their deciles would be too uncertain
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")  # stands for a byte of a character that has no subword
 
 log = logging.getLogger(__name__)
@@ -100,7 +106,7 @@ def _write_dataset(
     splits, cleaning = corpus.write(folder)
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, tokenization = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
-    codecs.for_target(data.to)  # raises if they do not have the language
+    default_token = target_token_of(data.to, codecs.target_languages) if data.to else ""
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
@@ -109,6 +115,7 @@ def _write_dataset(
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
         "splits": {name: count_split(folder, name) for name in splits},
         "overlap": count_overlap(folder, splits, codecs),
+        "lengths": fit_lengths(folder, splits["train"], default_token),
         **tokenization,
         **({"cleaning": cleaning} if cleaning else {}),
         **fingerprint,
@@ -119,6 +126,17 @@ def _write_dataset(
     write_json(folder / "manifest.json", manifest)
     write_checksums(folder)
     return manifest
+
+
+def fit_lengths(folder: Path, n_pairs: int, default_token: str) -> dict[str, LengthBounds]:
+    """Returns the bounds of lengths of each target token in the training text ("": none) that has enough pairs."""
+    widths, generator = defaultdict[str, list[tuple[int, int]]](list), random.Random(0)
+    for source, target in read_pairs(folder, "train"):
+        if generator.random() * n_pairs < SAMPLED_LENGTHS:
+            found = TARGET_TOKEN.match(source)
+            lengths = width(source[found.end() if found else 0 :].strip()), width(target.strip())
+            widths[found[0] if found else default_token].append(lengths)
+    return {token: LengthBounds.fit(pairs) for token, pairs in widths.items() if len(pairs) >= MIN_LENGTHS}
 
 
 def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[str, dict[str, int]]:

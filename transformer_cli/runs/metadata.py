@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import CheckpointError, FileError
 from transformer_cli.runs.folder import EXPORTED_FILES, HISTORY, as_checkpoint_error, is_exported
 from transformer_cli.system.files import read_text, read_verified_json, write_json, write_text
+from transformer_cli.text.lengths import LengthBounds
 
 FORMAT_VERSION = 7
 FIXED_KEYS = keys_affecting(Affects.DATASET, Affects.CODEC, Affects.MODEL, Affects.TRAINING)
@@ -45,6 +46,8 @@ class RunMetadata:
     """library and version that tokenised the training text"""
     provenance: Mapping[str, Any]
     """versions and hardware when the run was created (provenance.py), and `sources`: SHA-256 of the original text"""
+    lengths: Mapping[str, LengthBounds] = field(default_factory=dict)
+    """target token, or "" for none → bounds of the lengths of its translations, by the training text"""
     exported: ExportInfo | None = None
     """only of an exported model"""
 

@@ -49,6 +49,7 @@ from transformer_cli.system.files import (
     write_text,
 )
 from transformer_cli.text.codec import Codecs, codec_files
+from transformer_cli.text.lengths import LengthBounds
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.text.words import SPACY_VERSION
@@ -92,7 +93,8 @@ class Run:
             **provenance(device=device, threads=training.num_threads, shards=training.shards),
             "sources": manifest.get("sources", {}),
         }
-        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, origin)
+        lengths = {token: LengthBounds(*bounds) for token, bounds in manifest.get("lengths", {}).items()}
+        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, origin, lengths)
         write_metadata(folder, metadata)
         write_checksums(folder, ["run.json", *codec_files(config.data)])
         return Run(folder, config, Codecs.load(folder, config.data), metadata)

@@ -19,6 +19,8 @@ from transformer_cli.data import make_dataset as module
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.runs.run import Run
+from transformer_cli.text.lengths import LengthBounds
 from transformer_cli.text.vocabulary import SPECIALS
 
 # fmt: off
@@ -110,6 +112,16 @@ def test_prepare_manifest_counts_sentences_tokens_unknown_words(workshop: Worksh
     none = {"pairs": 0, "sources": 0, "references": 0}
     assert manifest["overlap"] == {"valid": none, "test": none}
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
+
+
+def test_run_keeps_the_lengths_of_each_target_language(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MIN_LENGTHS", 2)
+    source = ["<2en> Hunde", "Ein Hund.", "<2en> Mann", "Hunde", "<2fr> Hund"]
+    workshop.write("train", source, ["dogs in parks", "dogs.", "men in parks", "dog", "chien"])
+    dataset = Dataset.open(workshop.prepare().folder)
+    run = Run.open(Run.create(workshop.folder / "run", workshop.config(), dataset).folder)
+    english = LengthBounds.fit([(5, 13), (4, 12)])
+    assert run.metadata.lengths == {"<2en>": english, "": LengthBounds.fit([(9, 5), (5, 3)])}
 
 
 def test_prepare_manifest_counts_detokenized_lines(workshop: Workshop) -> None:

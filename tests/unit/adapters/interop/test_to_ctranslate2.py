@@ -181,7 +181,9 @@ def test_runs_skips_exported_models(copy: Path, workspace: Path, tfm: Tfm) -> No
 def test_exported_config_may_change_the_search(copy: Path, project: Path, tfm: Tfm) -> None:
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
-    code, _, err = tfm("translate", "--n-best", "4", "Hund", "--run", copy, cwd=project)  # which a beam of 1 refuses
+    code, _, err = tfm(
+        "translate", "--n-best", "4", "Der Hund singt.", "--run", copy, cwd=project
+    )  # which a beam of 1 refuses
     assert (code, err) == (0, "")
 
 

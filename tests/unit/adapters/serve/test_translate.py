@@ -298,6 +298,7 @@ def test_translate_glossary_terms_are_in_the_translation(served: Running, expect
         assert (start, each["source"][start:end]) == (each["source"].rindex(word), word)
         assert each["translation"][begin:stop] == "Zorblax"
     assert (first["missing_numbers"], second["missing_numbers"]) == ([], [[20, 25]])
+    assert "a number is missing" in second["check"]
     page = served.post("/translate", **{**asked, "q": "<p>Der <b>Hund</b> läuft.</p>"}, format="html").body
     assert page["translatedText"].count("Zorblax") == 1
     looked = served.post("/inspect/steps", **{**asked, "q": LINES[0]}).body
