@@ -131,7 +131,7 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
 # What stands in files: notes, warnings, and which run is the newest
 
 
-@pytest.mark.parametrize("command", [("translate", "Hallo"), ("inspect", "Hund", "--json")])
+@pytest.mark.parametrize("command", [("translate", "Der alte Hund singt."), ("inspect", "Hund", "--json")])
 def test_translate_warns_of_another_tokenizer_version(tfm: Tfm, workspace: Path, command: tuple[str, ...]) -> None:
     assert "tokenised its training text" not in tfm(*command, cwd=workspace)[2]
     made_by = {"library": "spacy", "version": "0.0.18"}
@@ -145,7 +145,7 @@ def test_translate_warns_of_another_tokenizer_version(tfm: Tfm, workspace: Path,
 def test_edited_config_is_used_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:
     path = workspace / "runs/tiny/config.yaml"
     path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
-    code, _, err = tfm("translate", "--n-best", "3", "Hallo", cwd=workspace)
+    code, _, err = tfm("translate", "--n-best", "3", "Der alte Hund singt.", cwd=workspace)
     assert (code, err) == (0, "")
     path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
     said = "settings of the run have been changed (model.num_heads: 2 → 4); put the old ones back"

@@ -380,6 +380,19 @@ def test_page_shows_markup_as_text(page: Any) -> None:
         expect(page.locator("#inside")).to_be_hidden()
 
 
+def test_page_names_what_to_check_and_lines_that_are_no_terms(page: Any, server: Running) -> None:
+    page.click("#glossary summary")
+    page.fill("#terms", "Hund = dog dog dog\nHund = hound hound hound\nMann\tman\nStrand; seashore\n= x")
+    page.fill("#input", SENTENCE)
+    notes = page.locator("#notes")
+    expect(notes).to_contain_text("Not read as terms (write Hund = hound): Strand; seashore, = x.", timeout=WAIT)
+    asked = {"q": SENTENCE, "source": "de", "target": "en", "glossary": {"Hund": "dog dog dog|hound hound hound"}}
+    (answer,) = server.post("/translate", **asked, sentences=True).body["sentences"]
+    assert "repeats" in answer["check"]
+    for what in answer["check"]:
+        expect(notes).to_contain_text(f"{what} (“{SENTENCE}…”)")
+
+
 def test_page_joins_subwords_of_a_word(browser: Any, by_subwords: Translator) -> None:
     translator = Translator(by_subwords.run, "cpu")
     with running(translator) as found, opened(browser, found.url) as page:
