@@ -91,7 +91,6 @@ def efficient_attention(
             output,
             *(query, key, value, dropout),
             use_reentrant=False,
-            preserve_rng_state=False,
             context_fn=lambda: (nullcontext(), replay()),
         )
     found, recorded = compute(query, key, value, dropout)

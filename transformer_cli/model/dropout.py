@@ -28,9 +28,17 @@ def use_generator(generator: torch.Generator) -> Iterator[None]:
         _generator.reset(before)
 
 
+def current_generator() -> torch.Generator:
+    """Returns the CPU generator that masks are drawn from: in training, that of the shard and the step.
+
+    What is drawn from it follows from (seed, step, rank, shard): `torch.rand(3, generator=current_generator())`.
+    """
+    return _generator.get() or torch.default_generator
+
+
 def replay_rng() -> Callable[[], AbstractContextManager[None]]:
     """Save the random state. Returns a context manager function: within its block, masks are drawn from that state."""
-    state = (_generator.get() or torch.default_generator).get_state()
+    state = current_generator().get_state()
     return lambda: use_generator(torch.Generator().set_state(state))
 
 

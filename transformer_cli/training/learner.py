@@ -31,6 +31,7 @@ from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import PaddedBatch, collate, split_into_micro_batches, target_token_counts
 from transformer_cli.data.dataset import EncodedSplit, Rows
+from transformer_cli.errors import ConfigError
 from transformer_cli.model.dropout import use_generator
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
@@ -90,9 +91,12 @@ class Learner:
     def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, step: int) -> BatchLoss:
         """Compute the gradients of the mean loss over the target tokens of all these batches. step: its number, from 1.
 
-        Raises MemoryShortage if a micro-batch does not fit in memory, DistributedError if another process has ended.
+        Raises MemoryShortage if a micro-batch does not fit in memory, DistributedError if another process has ended,
+        and ConfigError if several shards draw from torch's global generator: the order of their draws would vary.
         """
         self.model.train()
+        torch.manual_seed(mix_seed(self.training.seed, step, self.world.rank, self.n_shards))  # for draws of one's own
+        generator_state = torch.get_rng_state()
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
         max_tokens = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize
@@ -101,6 +105,12 @@ class Learner:
         # In the first call libraries initialise themselves, so the first shard is computed alone.
         shards = self.workers.run_all(compute, range(0 if self._is_warm else 1))
         shards += self.workers.run_all(compute, range(len(shards), self.n_shards))
+        if self.n_shards > 1 and not self._is_warm and not torch.get_rng_state().equal(generator_state):
+            raise ConfigError(
+                f"training.shards: {self.n_shards}, but the model draws from torch's global random generator, which "
+                "shards share: use transformer_cli.model.dropout.Dropout instead of nn.Dropout, give "
+                "generator=dropout.current_generator() to other draws, or set training.shards: 1"
+            )
         self._is_warm = True
         nll = sum(nll for nll, _ in shards)
         gradients = [each for _, each in shards if each]
@@ -152,7 +162,7 @@ class Learner:
         return sum(torch.stack(nll).tolist()) if nll else 0.0, gradients  # on a GPU, one wait for all
 
     def _seed_dropout(self, step: int, shard: int) -> AbstractContextManager[None]:
-        """Seed dropout for a shard of a step, during the block."""
+        """Seed `Dropout` for a shard of a step, during the block; on a GPU, seeds torch's generators."""
         seed = mix_seed(self.training.seed, step, self.world.rank, shard)
         if self.device.type == "cpu":
             return use_generator(torch.Generator().manual_seed(seed))

@@ -7,10 +7,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
+from transformer_cli.errors import ConfigError
+from transformer_cli.model.dropout import current_generator
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.learner import BatchLoss, Learner, mix_seed
@@ -40,6 +43,37 @@ def gradient(weight: torch.Tensor) -> torch.Tensor:
 
 def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
+
+
+class OwnDraws(nn.Module):
+    """Draws from torch's global generator, or from the one that tfm's dropout uses."""
+
+    def __init__(self, *, is_global: bool) -> None:
+        super().__init__()
+        self.is_global = is_global
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rand(x.shape, generator=None if self.is_global else current_generator())
+
+
+@pytest.mark.parametrize(("shards", "is_global"), [(1, True), (1, False), (3, False)])
+def test_own_random_numbers_follow_from_seed_and_step(shards: int, is_global: bool) -> None:
+    found: list[torch.Tensor] = []
+    for number in (1, 1, 2):
+        learner = make_learner(shards=shards)
+        learner.model.encoder.layers[0].feed_forward.dropout = OwnDraws(is_global=is_global)  # type: ignore[assignment]
+        torch.manual_seed(len(found))
+        step(learner, [np.arange(3)], number)
+        found.append(weights(learner))
+    assert found[0].equal(found[1])
+    assert not found[0].equal(found[2])
+
+
+def test_global_random_numbers_in_several_shards_are_refused() -> None:
+    learner = make_learner(shards=2)
+    learner.model.encoder.layers[0].feed_forward.dropout = nn.Dropout(0.5)  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"^training\.shards: 2, but the model draws from torch's global random gen"):
+        learner.backward(SPLIT, [np.arange(3)], step=1)
 
 
 @pytest.mark.parametrize("setting", ["auto", "float32", "bfloat16"])
