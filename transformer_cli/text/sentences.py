@@ -40,7 +40,7 @@ _MISREAD = re.compile(
 )
 # Ends that it misses: "What follows… And then", "Stop!Who", 他走了……天黑了, and words that it takes for abbreviations
 _EXTRA_ENDS = re.compile(
-    r"…(?=\s)|[!?](?=[^\W\d_])|(?:[。！？｡]|……)(?=\w)|"
+    rf"…(?=\s)|[!?](?=[^\W\d_])|[.!?](?={OBJECT}+[^\W\d_])|(?:[。！？｡]|……)(?=\w)|"
     r"\b(?<!\. )(?:art|bien|dat|det|etc|mag|me|med|min|no|ok|ord|para|sobre|ut|var)\.(?=\s)"
 )
 # What belongs to a sentence after its stop: closing marks, symbols, marks of footnotes, emoticons
@@ -117,7 +117,8 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
     word = word.lstrip(SENTENCE_OPENERS)
     if after[0] in f"{STOPS}。！？｡" or (end > stop and "ぁ" <= after[0] <= "ゟ"):
         return False  # 「行く。」と言った
-    if not after[0].isspace() and not _ENDS_WITHOUT_SPACE.search(before):
+    is_after_object = line[end - 1] == OBJECT and after[0].isupper() and not before[-2:-1].isdecimal()
+    if not (after[0].isspace() or is_after_object or _ENDS_WITHOUT_SPACE.search(before)):
         is_glued = end == stop and mark in "!?" and after[0].isalpha() and not {*word} & {*"/:@=&#."}
         return is_glued and not after[0].islower()
     is_opened = opening and end == stop and (word.isalpha() if mark == "." else not word)

@@ -133,6 +133,7 @@ def test_mask_spans_of_placeholders_keep_the_ends_around_them() -> None:
 
     assert [len(each) for each in masked("Es hält.{name} Wir.")] == [14, 4]
     assert [len(each) for each in masked("Es hält.%s Wir. {n} Hunde. Bild {n}. Wir.")] == [10, 4, 10, 9, 4]
+    assert [len(each) for each in masked("Es hält.{br}Wir. Z.B.{x}Ja v1.{n}Ja")] == [12, 4, 18]
     assert len(masked("Siehe Kap. {n} und {a. B}")) == len(masked("{n}. Platz")) == 1
 
 
