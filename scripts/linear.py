@@ -301,6 +301,7 @@ CUES = (
     f"a\n|a {CUE}|(a\n|(a)\n|# a\n|AB: a\n|{CUE}AB\n|<00:00:01.100><c>a</c>|A. |A.\n|- a\n|<i>|a⟨<i>⟩|</i>|"
     f"<i>a</i>{CUE}|{{\\an8}}a|<i>a\n|♪\n|&a|<v a>a|"
     f'[a] |A. (a) |[A]|[ |[⟨a⟩|a⟨ ⟩[|[⟨[⟩|{CUE}a.png|{CUE}⟨a.png?⟩ a|{{⟨"a":⟩|[1,⟨1⟩]|<rt>a|<rt⟨ ⟩'
+    rf"|A.<br>|a\N|\|<br⟨ ⟩|<lang fr>|<lang fr>a|<lang fr>a</lang>{CUE}a"
 )
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'

@@ -13,10 +13,11 @@ from contextlib import suppress
 from itertools import accumulate, chain, groupby, pairwise
 from typing import NamedTuple
 
-from transformer_cli.adapters.documents.blocks import Builder, Place, escaping_writer
-from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
+from transformer_cli.adapters.documents.blocks import Builder, Document, Place, escaping_writer
+from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text, parse_marked
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
+from transformer_cli.text.languages import is_language_code, is_other_language
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.sentences import sentence_spans
 
@@ -30,8 +31,8 @@ _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _WORD_TIME = re.compile(r"<\d{1,4}:[\d:.]{4,12}>")  # <00:00:05.100>, before a word that is highlighted then
 _START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
-    r"<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|"  # the reading of ruby
-    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&]+|.",
+    r"(?P<line><(?i:br)\s?/?>|\\N)|<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|"  # the reading of ruby
+    r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&\\]+|.",
     re.DOTALL,
 )
 _SPEAKER_DASH = re.compile(r"\s*(?:[-\u2013\u2014\u2010\u2011]|(?:>|&gt;){2,3})\s*(?=[^\s\d])")
@@ -69,22 +70,30 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     is_vtt = text.startswith("WEBVTT")
     entities = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} if is_vtt else {}
     escapes = {ord(char): entity for char, entity in entities.items() if char == "<" or entity in text}
-    build = Builder(escaping_writer(lambda words: words.translate(escapes).replace("-->", arrow)))
-    pending, kept, lines = list[_Part](), Counter[str](), LINE.findall(text)
+    kept, lines = Counter[str](), LINE.findall(text)
     repeated = _repeated_lines(lines)
     shown_once = [" " + line[len(line.rstrip()) :] if n in repeated else line for n, line in enumerate(lines)]
-    for part in _merge_parts(_parse_parts(shown_once, is_vtt, kept)):
-        if part.kind == "block_end":
-            _add_sentences(build, pending, languages[0])
-            build.end_block(part.raw)
-            build.place = _place_after(part.raw, build.place)
-            pending.clear()
-        else:
-            pending.append(part)
-    _add_sentences(build, pending, languages[0])
+    parts = _merge_parts(_parse_parts(shown_once, is_vtt, kept))
+
+    def parse(language: str) -> list[Document]:
+        build = Builder(escaping_writer(lambda words: words.translate(escapes).replace("-->", arrow)))
+        pending = list[_Part]()
+        for part in _keep_other_languages(parts, language):
+            build.document.n_other_language += part.kind == "standalone" and part.text != ""
+            if part.kind == "block_end":
+                _add_sentences(build, pending, languages[0])
+                build.end_block(part.raw)
+                build.place = _place_after(part.raw, build.place)
+                pending.clear()
+            else:
+                pending.append(part)
+        _add_sentences(build, pending, languages[0])
+        return [build.document]
+
+    (document,) = parse_marked(parse, languages[0])
     if not is_vtt and "-->" not in text and text.strip():
         raise DataError("not subtitles: no line has times, such as 00:00:01,000 --> 00:00:02,500")
-    has_arrow = any("-->" in block.source for block in build.document.blocks)
+    has_arrow = any("-->" in block.source for block in document.blocks)
     arrow = "--&gt;" if is_vtt and not has_arrow else "-->"  # from a glossary; it would begin a cue
 
     def assemble(translated: str) -> bytes:
@@ -94,7 +103,23 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
             found[n] = lines[n].replace(lines[n].strip(), _MARKUP.sub("", found[origin]).strip())
         return encode("".join(found))
 
-    return ParsedFile([build.document], assemble, kept)
+    return ParsedFile([document], assemble, kept)
+
+
+def _keep_other_languages(parts: Sequence[_Part], language: str) -> Iterator[_Part]:
+    """Yield parts; what is in <lang fr> becomes standalone, unless that is `language`, the one of the source."""
+    are_other = list[bool]()  # the open <lang>
+    for part in parts:
+        if (part.kind, part.text) == ("open", "lang"):
+            code = part.raw[1:-1].split()[-1]
+            is_other = is_language_code(code) and is_other_language(code, language)
+            are_other.append(is_other or any(are_other[-1:]))
+        is_kept = any(are_other[-1:]) and part.kind in ("text", "open", "close")
+        yield _Part("standalone", part.raw, part.text * (part.kind == "text")) if is_kept else part
+        if (part.kind, part.text) == ("close", "lang"):
+            del are_other[-1:]
+        elif "-->" in part.raw:
+            are_other.clear()
 
 
 def _repeated_lines(lines: Sequence[str]) -> dict[int, int]:
@@ -232,6 +257,9 @@ def _bracket_pieces(text: str) -> Iterator[Span]:
 def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[_Part]:
     for found in _INLINE_PART.finditer(text):
         raw, name = found[0], found["name"]
+        if found["line"]:
+            yield _Part("line", raw)
+            continue
         if has_word_times and name in ("", "c"):
             yield _Part("proportional", raw)
         elif name in _SPANNING:
@@ -262,7 +290,12 @@ def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
         if last.kind in _BREAKS and part.kind in (*_BREAKS, "standalone"):
             kind = last.kind if part.kind == "standalone" else max(last.kind, part.kind, key=_BREAKS.index)
             found[-1] = _Part(kind, last.raw + part.raw)
-        elif part.kind == "open" and len(found) > 1 and found[-2][::2] == ("close", part.text) and last.kind in _BREAKS:
+        elif (
+            part.kind == "open"
+            and len(found) > 1
+            and found[-2][::2] == ("close", part.text * (part.text != "lang"))
+            and last.kind in _BREAKS
+        ):
             found[-2:] = [_Part(last.kind, found[-2].raw + last.raw + part.raw)]
         else:
             found.append(part)

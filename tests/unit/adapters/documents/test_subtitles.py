@@ -34,6 +34,10 @@ FILES = {
     srt("{\\an8}A dog is", "{\\an8}running."): ["A dog is running."],
     srt("-5 degrees <3 a { b &amp; c"): ["-5 degrees <3 a { b &amp; c"],
     srt("Yes. <b>No.</b>", "♪", "12"): ["Yes.", "No."],
+    srt("A dog.<br>A cat\\Nis red.<BR />", "So<br/>- it \\is"): ["A dog.", "A cat is red.", "So - it \\is"],
+    srt("A <lang de>Ja <i>da</i></lang> dog", "<lang en-GB>A cat", "so</lang> <lang fr>il", "is red"): (
+        ["A dog A cat so is red"]
+    ),
     "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
     "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
     "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
