@@ -282,8 +282,7 @@ def evaluate_text(
     else:
         tokenizer = tokenizer_or_fallback(data.output_language, lowercase=data.lowercased)
         tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *scored_references)]
-    scored_sources = [text.sources[row] for row in scored]
-    warn_about_text(texts, scored_references[0], text.name, data.output_language, scored_sources)
+    warn_about_text(texts, scored_references[0], text.name, data.output_language, text.sources)
     extra_metrics = score_text(
         texts, *scored_references, language=data.output_language, lowercase=data.lowercased, extra_metrics=metrics
     )

@@ -136,15 +136,12 @@ def warn_about_text(
 def warn_if_not_nfc(references: Iterable[str], name: str) -> None:
     """Warn of references that models cannot write exactly, since they are trained on NFC. name: that of the text."""
     are_nfc = [unicodedata.is_normalized("NFC", line) for line in references]
-    if are_nfc.count(False) > MAX_NOT_NFC * len(are_nfc):
-        log.warning(
-            "%s: %d of %d references are not in NFC, the Unicode form that a model writes, so that evaluate counts "
-            "accents as mistakes (training chooses by NFC on both sides); convert them, for example with "
-            "`uconv -x any-nfc`",
-            name,
-            are_nfc.count(False),
-            len(are_nfc),
+    if (n := are_nfc.count(False)) > MAX_NOT_NFC * len(are_nfc):
+        what = (
+            "%s: %d of %d references are not in NFC, the Unicode form that models write; evaluate, which scores raw "
+            "text, counts that as mistakes (training brings both sides to NFC); convert them with `uconv -x any-nfc`"
         )
+        log.warning(what, name, n, len(are_nfc))
 
 
 def bleu_of_tokens(

@@ -271,10 +271,8 @@ class ImportedCodec(SubwordCodec):
         @lru_cache(MAX_CACHED_CHARS)
         def is_known(char: str) -> bool:
             (pieces,) = self.pieces_of_lines([char])
-            is_bytes = any(each.startswith("<0x") for each in pieces)
-            if char == SPACE_MARK:  # SentencePiece reads it as a space
-                return False
-            return char in of_symbols or (UNK not in self.vocabulary.to_ids(pieces) and not is_bytes)
+            is_other = char == SPACE_MARK or any(each.startswith("<0x") for each in pieces)  # a space, or bytes
+            return char in of_symbols or (UNK not in self.vocabulary.to_ids(pieces) and not is_other)
 
         return Normalizer(is_known, self.language, False, self._word_cost)
 

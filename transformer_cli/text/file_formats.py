@@ -50,7 +50,6 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
     }.items()
 }
 _UTF_7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}")
-MIN_UTF_7 = 3  # of these, if all can be decoded; a password+12345678 alone might be decoded by chance
 
 # Each pattern can match in one way only, so that matching takes linear time.
 _COMMENT = r"<!--(?:[^-]|-(?!->))*-->\s*"
@@ -115,7 +114,7 @@ def refuse_binary(beginning: bytes, name: Path | str) -> None:
     for what, pattern in _BINARY.items():
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")
-    if beginning.isascii() and len(_UTF_7.findall(beginning)) >= MIN_UTF_7:
+    if beginning.isascii() and len(_UTF_7.findall(beginning)) > 2:  # one of you+12345678 can be decoded by chance
         with suppress(UnicodeDecodeError):
             codecs.getincrementaldecoder("utf-7")().decode(beginning)
             raise DataError(f"{name}: text in UTF-7; convert it, as in `iconv -f UTF-7 -t UTF-8`")

@@ -50,7 +50,7 @@ def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
     prepare(config, pairs={"train": [("Hund", reference)] * 9, "valid": [("Hund", reference)] * 2})
     run = train(config)
     assert [each["valid_score"] for each in run.history()] == [pytest.approx(100)]
-    said = "valid: 2 of 2 references are not in NFC, the Unicode form that a model writes"
+    said = "valid: 2 of 2 references are not in NFC, the Unicode form that models write"
     assert [message.startswith(said) for message in caplog.messages].count(True) == 2
 
 

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice, starmap
+from itertools import count, groupby, islice, starmap
 from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,10 +184,8 @@ def warn_of_scored_text(
 
     languages: of the sources and of the references.
     """
-    references = {
-        f"reference {number}" if number > 1 else "reference": each for number, each in enumerate(text.references, 1)
-    }
-    targets = {f"{text.name}, {name}": lines for name, lines in references.items()} | dict(outputs or {})
+    names = (f"{text.name}, reference {number}".removesuffix(" 1") for number in count(1))
+    targets = dict(zip(names, text.references, strict=False)) | dict(outputs or {})
     sides = {f"{text.name}, source": (text.sources, languages[0])}
     warn_of_suspicious_lines(sides | {name: (lines, languages[1]) for name, lines in targets.items()})
     if same := [name for name, lines in targets.items() if _are_same(text.sources, lines)]:

@@ -311,15 +311,10 @@ def _translate_all(
     by_number = {number: _output_of(systems[number], texts, options, open_run) for number in files_first}
     outputs = [by_number[number] for number in range(len(systems))]
     language = options.language or next((run.config.data.output_language for _, run in runs), "en")
-    files = {
-        name: output.texts[0]
-        for name, system, output in zip(names, systems, outputs, strict=True)
-        if isinstance(system, Path)
-    }
+    files = {name: output.texts[0] for name, output in zip(names, outputs, strict=True) if output.save is None}
     if files or options.references:
-        warn_of_scored_text(
-            texts[0], (next((run.config.data.input_language for _, run in runs), "xx"), language), files
-        )
+        source_language = next((run.config.data.input_language for _, run in runs), "xx")
+        warn_of_scored_text(texts[0], (source_language, language), files)
     for name, output in zip(names, outputs, strict=True):
         for each, lines in zip(texts, output.texts, strict=True):
             called = name if len(texts) == 1 else f"{name}, {each.name}"
