@@ -15,6 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from statistics import mode
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
@@ -59,7 +60,7 @@ KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side ho
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
 CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hold markup, not text
 OTHER_LANGUAGES = "a unit without one of the languages"
-MORE_CELLS = "more cells than the first row"
+MORE_CELLS = "more cells than other rows"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
 CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
 NOT_CONFIRMED = ("", "-", "0", "n", "no", "nein", "non", "false")  # cells of a row that is left out
@@ -256,7 +257,7 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
                 remedy = f"put double quotes around text with {delimiter!r}"
                 found = pluralize(len(cells), "column")
                 raise DataError(f"{location} has {found}, but the first line has {width}; {remedy}")
-            yield (_as_csv(cells, width) if any(cells[width:]) else cells if any(cells) else []), location
+            yield cells if any(cells) else [], location
     except csv.Error as error:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
@@ -272,13 +273,16 @@ def _as_csv(cells: list[str], width: int) -> list[str]:
 def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those of data.columns, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
-    confirmed, width = -1, 0  # the index of the column CONFIRMED; the number of cells in the first row
+    confirmed, width = -1, 0  # the index of the column CONFIRMED; the usual number of cells in a row
     for cells, location in read_rows(path, data):
         if not cells:
             yield "", "", location
             continue
-        width = width or len(cells)
         if columns is None:
+            sample = list[list[str]]()
+            with suppress(DataError):  # raised again when reading reaches that row
+                sample.extend(row for row, _ in islice(read_rows(path, data), SAMPLE_ROWS) if row)
+            width = mode([*map(len, sample)] or [0])
             named, wanted = find_sides(cells, data), data.columns
             if wanted and all(map(str.isdecimal, wanted)):
                 columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
@@ -288,14 +292,14 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                 refuse_heading(cells, data, location, "name their columns (--columns, or data.columns)")
                 columns = named or (0, 1)
                 if not named:
-                    sample = list[list[str]]()
-                    with suppress(DataError):  # raised again when reading reaches that row
-                        sample.extend(row for row, _ in islice(read_rows(path, data), SAMPLE_ROWS) if len(row) > 1)
-                    _refuse_columns_without_text(sample, path)
+                    _refuse_columns_without_text(sample, width, path)
             if named:
+                width = max(width, len(cells))
                 headings = [cell.strip().lower() for cell in cells]
                 confirmed = headings.index(CONFIRMED) if CONFIRMED in headings else -1
                 continue
+        if any(cells[width:]):
+            cells = _as_csv(cells, width)
         if len(cells) <= max(columns):
             found = f"{pluralize(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
             raise DataError(f"{location} has {found}; correct the line, or name other columns")
@@ -366,16 +370,17 @@ def _is_csv_quoted(beginning: bytes) -> bool:
     return '""' in text.replace('\t""', "\t") or re.search(r'(?:^|\t)"[^"\t\n]*\n', text) is not None
 
 
-def _refuse_columns_without_text(rows: Sequence[Sequence[str]], path: Path) -> None:
+def _refuse_columns_without_text(rows: Sequence[Sequence[str]], width: int, path: Path) -> None:
     """Raises DataError if one of the first two columns mostly holds addresses, numbers, ids or single words.
 
-    rows: of a table without a heading. In a table of only two columns, single words are allowed, as in a word list.
+    rows: of a table without a heading; most have `width` cells. If that is two, single words are allowed, as in a word
+    list.
     """
 
     def is_text(cell: str) -> bool:
         if len(cell.split()) > 1 or any(map(is_spaceless, cell)):
             return has_letter(cell)
-        return len(rows[0]) == 2 and not re.search(r"[\d_/:=]", cell)
+        return width == 2 and not re.search(r"[\d_/:=]", cell)
 
     def holds_text(column: int) -> bool:
         cells = [row[column] for row in rows if row[column : column + 1] and row[column].strip()]

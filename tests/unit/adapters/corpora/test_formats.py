@@ -462,11 +462,23 @@ def test_read_texts_plain_text_with_signs_of_encodings_is_read(read: Read, text:
         ('"c"\td', ('"c"', "d")),
     ],
 )
-def test_read_texts_tsv_row_with_more_cells_is_left_out(tmp_path: Path, row: str, pair: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("heading", ["", "de\ten\n"])
+def test_read_texts_tsv_row_with_more_cells_is_left_out(
+    tmp_path: Path, row: str, pair: tuple[str, str] | None, is_first: bool, heading: str
+) -> None:
     path, left_out = tmp_path / "a.tsv", list[tuple[str, str]]()
-    path.write_text(f"a\tb\n{row}\n", encoding="utf-8")
-    assert [found[:2] for found in places(path, left_out)] == [("a", "b"), *([pair] if pair else [])]
-    assert left_out == [("more cells than the first row", f"{path}: line 2")] * (pair is None)
+    rows = [row, "a\tb", "a\tb"] if is_first else ["a\tb", row]
+    path.write_text(heading + "\n".join(rows), encoding="utf-8")
+    expected = [("a", "b")] * (len(rows) - 1)
+    expected[0 if is_first else 1 : 0 if is_first else 1] = [pair] if pair else []
+    assert [found[:2] for found in places(path, left_out)] == expected
+    number = 1 + (not is_first) + bool(heading)
+    assert left_out == [("more cells than other rows", f"{path}: line {number}")] * (pair is None)
+
+
+def test_read_texts_tsv_heading_names_a_column_that_rows_lack(read: Read) -> None:
+    assert [pair[:2] for pair in read("de\ten\tnote\na\tb\na\tb\na\tb\tc\n")] == [("a", "b")] * 3
 
 
 def test_read_texts_expanding_entities_are_refused(read: Read) -> None:
