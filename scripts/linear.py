@@ -31,7 +31,7 @@ from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
 from transformer_cli.adapters.terminology import glossary, list_numbers
 from transformer_cli.adapters.terminology.annotations import has_repeats, missing_numbers
-from transformer_cli.adapters.terminology.conversions import Conversions
+from transformer_cli.adapters.terminology.conversions import Conversions, has_other_directives
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.config.schema import DataConfig
@@ -342,6 +342,10 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: [reordered(text), *(reordered(text, f"{each}-format") for each in FORMATS.split())],
         "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%1|{:|{a,:|~1,|~'|%[1]|%L|%0|``|`a |:a:`|--a=|-a |--a-",
     ),
+    "conversions.has_other_directives": (
+        lambda text: [has_other_directives(text, text, [f"{each}-format"]) for each in ("other", *FORMATS.split())],
+        "%s |%%|%|%1|%-|~,|~~|{|{}|$|${a|%(",
+    ),
     "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (
         lambda text: alignment.original_spans(text, text, spots(text), []),
@@ -415,7 +419,7 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._KEY "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
-    "adapters.documents.branches._BRANCH "
+    "adapters.documents.branches._BRANCH adapters.terminology.conversions._UNORDERED "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
     "adapters.documents.subtitles._DATA adapters.documents.subtitles._SPEAKER_DASH "
     "adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "

@@ -39,12 +39,12 @@ _CODE = (  # options of programs (--quiet, -q, --output=FILE), and code of reStr
     r"|``(?:[^`\\]|\\[^n])+``|(?<![\w`]):[a-zA-Z][\w:+.-]*:`[^`<>]+`|(?<![\w`])`(?!\s)[^`<>]+(?<!\s)`_{0,2}(?![\w`])"
     r"|(?<![\w|])\|[a-zA-Z][\w.-]*\|(?![\w|])"
 )
-_ANY = re.compile(r"%[^\s\w]*\w+|\{[^{}]*\}|~[^\s\w]*\w|\$\{?\w+")  # directives of a flag without a rule
+_ANY = re.compile(r"%[^\s\w%]*\w+|\{[^{}]*\}|~[^\s\w~]*\w|\$\{?\w+")  # directives of a flag without a rule
 _WITHOUT_NUMBERS = ("", "python", "lua", "modula2", "lisp", "scheme", "d")
 _UNORDERED = re.compile(  # %1$s, $x, %(x)s, %<x>s, %0:s, %[1]d, %1%, %1, {x}; and %%, %m, %n, ~%, which take no value
     r".*\$.*|%\(.*\).*|%[-+ #\d.]*<(?!PRI).*\w|%\d+:.*|.*\[\d.*|%[^a-zA-Z|]*%|%[mnR'<>}]|%L?\d+|%?\{\w.*|~[%~&|]"
 )
-_NUMBER = re.compile(r"\d+\$|(?<=%)\d*:|\[\d+\]|(?<=\{)\d+")
+_NUMBER = re.compile(r"(?<!\d)\d+\$|(?<=%)\d*:|\[\d+\]|(?<=\{)\d+")
 
 
 class _Conversion(NamedTuple):
