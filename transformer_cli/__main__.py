@@ -13,7 +13,13 @@ def main() -> None:
     if sys.getfilesystemencoding() != "utf-8":  # read arguments and file names as UTF-8 in any locale
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     gc.set_threshold(10_000, 10, 10)  # importing torch creates 170,000 objects that stay; do not visit them repeatedly
-    from transformer_cli.commands.app import main as run  # takes so long that Ctrl-C may come first
+    try:
+        from transformer_cli.commands.app import main as run  # takes so long that Ctrl-C may come first
+    except ModuleNotFoundError as error:
+        if str(error.name).startswith("transformer_cli"):
+            raise
+        remedy = 'for exported models, `pip install -r "$(python -m transformer_cli.runtime)"`; else see README.md'
+        sys.exit(f"tfm: error: tfm needs {error.name}, which is not installed; {remedy}")
 
     try:
         run()

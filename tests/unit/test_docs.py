@@ -71,6 +71,11 @@ def test_help_names_a_page_that_shows_the_command(command: str) -> None:
     assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")
 
 
+def test_operating_page_shows_the_dockerfile() -> None:
+    page = (ROOT / "docs/operating.md").read_text(encoding="utf-8")
+    assert f"```dockerfile\n{(ROOT / 'Dockerfile').read_text(encoding='utf-8')}```\n" in page
+
+
 def test_settings_page_equals_tfm_config() -> None:
     """`python scripts/run_docs.py --write docs/settings.md` updates the page."""
     printed = CliRunner().invoke(app, ["config"]).stdout

@@ -12,6 +12,7 @@ import pytest
 import transformer_cli
 from transformer_cli.adapters.corpora.corpora import CAPTIONS
 from transformer_cli.config.load import SHIPPED
+from transformer_cli.runtime import RUNTIME
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -58,16 +59,18 @@ def test_errors_name_the_versions_of_the_extras(project: dict[str, Any]) -> None
 def test_runtime_txt_has_the_versions_of_the_metadata(project: dict[str, Any]) -> None:
     extras = project["optional-dependencies"]
     declared = {*project["dependencies"], *extras["ctranslate2"], *extras["serve"]}
-    lines = (ROOT / "runtime.txt").read_text(encoding="utf-8").splitlines()
-    listed = {line for line in lines if not line.startswith("#")}
+    lines = RUNTIME.read_text(encoding="utf-8").splitlines()
+    listed = {line for line in lines if not line.startswith("#")} - {"-c constraints.txt"}
     assert {*extras["ctranslate2"], *extras["serve"]} <= listed <= declared
+    assert RUNTIME.with_name("constraints.txt").samefile(ROOT / "constraints.txt")
 
 
 def test_files_in_the_metadata_exist(project: dict[str, Any]) -> None:
     assert [name for name in (project["readme"], *project["license-files"]) if not (ROOT / name).is_file()] == []
     shipped = _pyproject()["tool"]["setuptools"]["package-data"][PACKAGE.name]
     assert [pattern for pattern in shipped if not list(PACKAGE.glob(pattern))] == []
-    assert {"py.typed", str(CAPTIONS.relative_to(PACKAGE)), f"{SHIPPED.relative_to(PACKAGE)}/*.yaml"} <= {*shipped}
+    needed = {"py.typed", str(CAPTIONS.relative_to(PACKAGE)), f"{SHIPPED.relative_to(PACKAGE)}/*.yaml"}
+    assert {*needed, "runtime.txt", "constraints.txt"} <= {*shipped}
     assert SHIPPED.samefile(ROOT / "configs")  # one copy
     assert not (ROOT / "configs").is_symlink()
 

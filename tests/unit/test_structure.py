@@ -43,6 +43,7 @@ ALLOWED = {
     "commands": (*GROUND, *CORE, *ADAPTERS, "api"),
     "__init__": (*GROUND, *CORE, *ADAPTERS, "api"),
     "__main__": ("commands",),
+    "runtime": (),
 }
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": (

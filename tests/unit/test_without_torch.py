@@ -12,8 +12,8 @@ import pytest
 
 from transformer_cli import Translator
 from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.runtime import RUNTIME
 
-ROOT = Path(__file__).parents[2]
 RUN_COMMANDS = """\
 import json, os, signal, socket, sys, threading, time, urllib.request
 sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))  # they cannot be imported
@@ -50,7 +50,7 @@ print(json.dumps(answers), file=sys.stderr)
 
 def not_listed() -> list[str]:
     """Returns the modules of tfm's dependencies that are not in runtime.txt."""
-    listed = re.findall(r"^([A-Za-z0-9-]+)", (ROOT / "runtime.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^(\w[\w-]+)", RUNTIME.read_text(encoding="utf-8"), re.MULTILINE)
     declared = {re.split(r"[^A-Za-z0-9._-]", each)[0] for each in requires("transformer-cli") or []}
     assert {*listed} <= declared
     others = declared - {*listed, "transformer-cli"}
@@ -89,3 +89,13 @@ def test_export_works_without_torch(
     needs = [line.partition("needs ")[2] for line in said if line.startswith("tfm: error: this command needs ")]
     assert len(needs) == (not of_words)
     assert all("install tfm as README.md says" in line for line in needs)
+
+
+def test_wheel_alone_names_its_list_and_what_it_lacks() -> None:
+    alone = [sys.executable, "-S", "-m"]  # without site-packages
+    root = RUNTIME.parents[1]
+    listed = subprocess.run([*alone, "transformer_cli.runtime"], cwd=root, capture_output=True, text=True, check=True)
+    assert listed.stdout == f"{RUNTIME}\n"
+    done = subprocess.run([*alone, "transformer_cli", "doctor"], cwd=root, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith("tfm: error: tfm needs typer, which is not installed; ")

@@ -6,6 +6,7 @@ import platform
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -235,10 +236,14 @@ def doctor() -> None:
     from transformer_cli.compute.threads import available_cores
     from transformer_cli.runs.provenance import provenance
 
-    facts, free = provenance(), devices.free_memory()
+    facts, free, python = provenance(), devices.free_memory(), Path(sys.executable).resolve()
+    is_private = python.parts[1] in ("home", "root") or any(
+        not folder.stat().st_mode & 0o001 for folder in (*python.parents, *Path(sys.executable).parents)
+    )
     variables = (f"{name} {value}" for name, value in sorted(os.environ.items()) if ENVIRONMENT.fullmatch(name))
     _print_row("tfm", f"{facts['tfm'] or '–'} in {Path(__file__).parents[1]}")
     _print_row("python", f"{facts['python']}, {platform.platform()}")
+    _print_row("interpreter", f"{python}{' (private: a service of another user cannot start it)' * is_private}")
     _print_row("packages", _installed_packages())
     _print_row("variables", ", ".join(variables))
     _print_row("folder", f"{Path.cwd()}, {devices.format_bytes(shutil.disk_usage(Path.cwd()).free)} free")

@@ -30,8 +30,8 @@ def told(tfm: Tfm, tmp_path: Path) -> Callable[..., dict[str, str]]:
 def test_doctor_prints_facts_and_writes_no_file(told: Callable[..., dict[str, str]], tmp_path: Path) -> None:
     found = told()
     assert [*found] == [
-        *("tfm", "python", "packages", "variables", "folder", "downloads", "processor", "memory free", "device"),
-        "precision",
+        *("tfm", "python", "interpreter", "packages", "variables", "folder", "downloads", "processor", "memory free"),
+        *("device", "precision"),
     ]
     assert found["folder"].startswith(f"{tmp_path}, ")
     assert found["tfm"].startswith(f"{metadata.version('transformer-cli')} in /")
@@ -46,6 +46,18 @@ def test_doctor_prints_only_relevant_variables(told: Callable[..., dict[str, str
     variables = told(OMP_NUM_THREADS="3", MY_PASSWORD="secret")["variables"]
     assert "OMP_NUM_THREADS 3" in variables.split(", ")
     assert "secret" not in variables
+
+
+@pytest.mark.parametrize(
+    ("python", "is_private"), [("/bin/sh", False), ("/home/anna/.pyenv/bin/python3", True), ("venv/python3", True)]
+)
+def test_doctor_marks_a_private_interpreter(
+    told: Callable[..., dict[str, str]], tmp_path: Path, python: str, is_private: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "venv").mkdir(mode=0o700)
+    (tmp_path / "venv/python3").symlink_to("/bin/sh")
+    monkeypatch.setattr("sys.executable", str(tmp_path / python))  # an absolute path stays itself
+    assert ("private" in told()["interpreter"]) is is_private
 
 
 def test_doctor_prints_device_and_precision(told: Callable[..., dict[str, str]]) -> None:
