@@ -40,10 +40,6 @@ def import_run(
         "(config.json).")],
     name: Annotated[str | None, typer.Option(
         "--name", metavar="NAME", show_default="FOLDER's", help="The name of the run.")] = None,
-    positions: Annotated[Literal["marian", "sinusoidal"] | None, typer.Option(
-        "--positions", show_default="as in the program that wrote the folder", help="The formula of position vectors: "
-        "Marian's, with which the model was trained, or that of transformers (sinusoidal). They differ slightly, which "
-        "changes scores, but hardly any translation.")] = None,
     source: Annotated[str | None, options.Input(
         "--source", metavar="CODE", show_default="from the files", help="The source language, such as de.")] = None,
     target: Annotated[str | None, options.Input(
@@ -58,7 +54,7 @@ def import_run(
     """
     from transformer_cli.adapters.interop.importing import import_run
 
-    run = import_run(folder, name=name, positions=positions, source=source, target=target, model=model)
+    run = import_run(folder, name=name, source=source, target=target, model=model)
     print(run.folder)
 
 

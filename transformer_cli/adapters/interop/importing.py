@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -49,7 +48,6 @@ def import_run(
     folder: Path,
     *,
     name: str | None = None,
-    positions: Literal["marian", "sinusoidal"] | None = None,
     source: str | None = None,
     target: str | None = None,
     model: str | None = None,
@@ -57,10 +55,9 @@ def import_run(
 ) -> Run:
     """Make a run of the model in a folder. Returns the run.
 
-    name: the run's name (None: the folder's). positions: which sines and cosines the model has (None: Marian's for a
-    model in Marian's format, otherwise those of transformers). source, target: language codes (None: as the files
-    say). model: the file of the weights, if there are several. Raises DataError if the files are damaged or not
-    supported, ConfigError if a setting is invalid or the run exists, MemoryShortage.
+    name: the run's name (None: the folder's). source, target: language codes (None: as the files say). model: the file
+    of the weights, if there are several. Raises DataError if the files are damaged or not supported, ConfigError if a
+    setting is invalid or the run exists, MemoryShortage.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
@@ -90,7 +87,7 @@ def import_run(
     if (shared := tensors.pop("tokens.weight", None)) is not None:
         for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
             tensors.setdefault(each, shared)
-    config = _build_config(theirs, name, languages, vocabularies, positions)
+    config = _build_config(theirs, name, languages, vocabularies)
     imported = _build_model(theirs, config.model, rows)
     codecs = (
         ImportedCodec(side.model, algorithm="imported", language=language, vocabulary=vocabulary)
@@ -132,9 +129,7 @@ def _reorder_vocabulary(theirs: ForeignModel, side: foreign.ForeignVocabulary) -
     return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, theirs.start_row, eos, *others]
 
 
-def _build_config(
-    theirs: ForeignModel, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary], positions: str | None
-) -> Config:
+def _build_config(theirs: ForeignModel, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary]) -> Config:
     """Returns the settings of the run."""
     tensors = theirs.tensors
     source, target, output = (
@@ -146,9 +141,6 @@ def _build_config(
         if is_joint and source is not None and torch.equal(source, target):
             tie = "all"
     settings = {**theirs.model_settings, "start_token": False, "tie_embeddings": tie}
-    if positions is not None and settings["positions"] == "learned":
-        raise ConfigError("positions: the model has learned positions; leave the option out")
-    settings["positions"] = positions or settings["positions"]
     data = {
         "corpus": "imported",
         "source": codes[0],

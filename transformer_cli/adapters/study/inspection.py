@@ -323,10 +323,8 @@ def translate_from(
 
 
 @torch.inference_mode()
-def decoder_choices(
-    translator: Translator, translation: Translation, *, n: int = N_CANDIDATES
-) -> tuple[list[Choice], Tensor]:
-    """Returns each step of a translation with its n most probable candidates, and the attention of each step.
+def decoder_choices(translator: Translator, translation: Translation) -> tuple[list[Choice], Tensor]:
+    """Returns each step of a translation with its N_CANDIDATES most probable candidates, and its attention.
 
     The steps include <eos> if it was written. Probabilities are the model's own (of an ensemble, the mean), without any
     constraints. Attention is the mean of the last layer's heads, (steps, source), with <sos> and <eos>. translation: of
@@ -346,7 +344,7 @@ def decoder_choices(
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
     probabilities[:, UNWRITABLE] = -1.0
-    values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITABLE)), dim=1)
+    values, ids = probabilities.topk(min(N_CANDIDATES, probabilities.shape[1] - len(UNWRITABLE)), dim=1)
 
     def candidate(index: int, probability: float) -> TokenProbability:
         token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]

@@ -290,7 +290,7 @@ def test_exported_damaged_weights_are_refused(opened: Open) -> None:
     folder = opened(make_model())._folder
     for damaged in (bytes(99), b"\3\0\0\0\1a" * 99, (folder / "model.bin").read_bytes()[:5000]):
         (folder / "model.bin").write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: [^\n]*; delete"):
+        with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: [^\n]*; if that"):
             CTranslate2Engine(folder, "cpu", positions=16, source=NAMES, target=NAMES)
 
 

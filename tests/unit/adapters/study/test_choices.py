@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from transformer_cli import Translation, Translator
-from transformer_cli.adapters.study.inspection import Choice, decoder_choices, translate_from
+from transformer_cli.adapters.study.inspection import N_CANDIDATES, Choice, decoder_choices, translate_from
 from transformer_cli.errors import DataError
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 
@@ -105,13 +105,13 @@ def forward(translator: Translator, source: list[int], written: list[int]) -> to
 
 def test_decoder_choices_candidates_are_most_probable(translator: Translator) -> None:
     translation = translate_from(translator, SENTENCE)
-    steps, attention = decoder_choices(translator, translation, n=3)
+    steps, attention = decoder_choices(translator, translation)
     written = [step.written.id for step in steps]
     expected = forward(translator, translation.source_ids, written)
     of_written = torch.tensor([step.written.probability for step in steps])
     assert_close(of_written, torch.stack([expected[step, id_] for step, id_ in enumerate(written)]))
     expected[:, [PAD, SOS]] = 0.0
-    values, ids = expected.topk(3, dim=1)
+    values, ids = expected.topk(N_CANDIDATES, dim=1)
     assert_close(torch.tensor([[each.probability for each in step.candidates] for step in steps]), values)
     assert [[each.id for each in step.candidates] for step in steps] == ids.tolist()
     assert attention[:-1, 1:-1].argmax(dim=1).tolist() == translation.alignment
@@ -123,9 +123,3 @@ def test_decoder_choices_with_terms_have_one_step_per_token(translator: Translat
     translation = translate_from(with_term, SENTENCE)
     assert len(translation.ids) == len(decoder_choices(with_term, translation)[0]) == 8
     assert translate_from(with_term, SENTENCE, translation.ids) == translation
-
-
-def test_decoder_choices_small_vocabulary_has_fewer(translator: Translator) -> None:
-    (step, *_), _ = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000)
-    size = len(translator.run.codecs.target)
-    assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]
