@@ -111,7 +111,7 @@ def mend_encoding(text: str) -> str:
 
 
 def _decode_entities(text: str) -> str:
-    for _ in range(2):  # &amp;quot; is encoded twice
+    for _ in range(2 * ("&" in text)):  # &amp;quot; is encoded twice
         text = ENTITY.sub(lambda found: html.unescape(found[0]), text)
     return text.replace("\n", " ")  # a pair is one line
 
