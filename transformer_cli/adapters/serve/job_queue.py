@@ -150,7 +150,7 @@ class JobQueue:
         """n_workers: how many batches are computed at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._jobs: dict[Job, None] = {}  # unfinished ones, in order of arrival
+        self._jobs: dict[Future[Any], Job] = {}  # unfinished ones, in order of arrival
         self._n_busy = 0  # workers that are computing
         self._long_batch_ended = -math.inf  # when the last batch of a long job ended; infinite while one runs
         self._last_batch_shared = False  # whether the last batch had parts of several jobs
@@ -162,7 +162,7 @@ class JobQueue:
     def n_waiting_lines(self) -> int:
         """The lines of all unfinished jobs."""
         with self._changed:
-            return sum(job.n_lines for job in self._jobs)
+            return sum(job.n_lines for job in self._jobs.values())
 
     def start(self) -> None:
         self._thread.start()
@@ -177,23 +177,23 @@ class JobQueue:
     def add(self, job: Job) -> "Future[Any]":
         """Add a job. Returns its future. Raises ServerBusy."""
         with self._changed:
-            limits, cost = self._limits, job.cost + sum(each.cost for each in self._jobs)
+            limits, cost = self._limits, job.cost + sum(each.cost for each in self._jobs.values())
             is_costly = cost > limits.waiting_cost and self._jobs  # into an empty queue, any job may come
             if self.n_waiting_lines + job.n_lines > limits.waiting_lines or is_costly or self._is_closing:
                 raise ServerBusy("too much is waiting to be translated; try again later")
-            self._jobs[job] = None
+            self._jobs[job.future] = job
             self._changed.notify()
-        job.future.add_done_callback(lambda _: self._remove(job))
+        job.future.add_done_callback(self._remove)  # not the job: in a cycle, it would wait for the garbage collector
         return job.future
 
-    def _remove(self, job: Job) -> None:
-        """Remove a job that is done or cancelled."""
+    def _remove(self, future: "Future[Any]") -> None:
+        """Remove the job of a future that is done or cancelled."""
         with self._changed:
-            self._jobs.pop(job, None)
+            self._jobs.pop(future, None)
 
     def _finish(self, job: Job, outcome: Any) -> None:
         """Set a job's result or error, unless its client is gone."""
-        self._remove(job)  # before the answer, since the same client may then send another request
+        self._remove(job.future)  # before the answer, since the same client may then send another request
         with suppress(InvalidStateError):
             if isinstance(outcome, Exception):
                 job.future.set_exception(outcome)
@@ -231,7 +231,7 @@ class JobQueue:
         """
         with self._changed:
             while True:
-                waiting = [job for job in self._jobs if job.is_available]
+                waiting = [job for job in self._jobs.values() if job.is_available]
                 if not waiting:
                     if self._is_closing:
                         return None
@@ -265,7 +265,7 @@ class JobQueue:
         """Take parts of a job, then of others that cost no more. Returns [] if the job was cancelled or has failed."""
         with self._changed:
             max_cost = max(first.cost, SHORT_JOB_COST)
-            available = [job for job in self._jobs if isinstance(job, TranslationJob) and job.is_available]
+            available = [job for job in self._jobs.values() if isinstance(job, TranslationJob) and job.is_available]
             others = [job for job in available if job.cost <= max_cost and job.can_batch_with(first)]
             for job in others:
                 job.is_available = False

@@ -4,8 +4,9 @@ import logging
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import (
@@ -42,13 +43,12 @@ class Term:
     """number of words in the span"""
 
 
-@dataclass(slots=True)
-class _TrieNode:
-    """The entries that begin with the same words."""
+_Trie = dict[str, Any]
+"""The entries that begin with the same words: next word → their trie, and LAST + last word → translations.
 
-    children: "dict[str, _TrieNode]" = field(default_factory=dict)
-    leaves: dict[str, list[str]] = field(default_factory=dict)
-    """last word of an entry → its translations; for inflected entries, the word ends in *"""
+For inflected entries, the last word ends in *. Dicts alone, as a request may bring 40,000 words.
+"""
+LAST = "\0"  # no entry contains it
 
 
 class Glossary:
@@ -60,7 +60,7 @@ class Glossary:
         base: further entries, which those given here override.
         """
         self._base = base
-        self._tries: dict[tuple[bool, bool], _TrieNode] = {}
+        self._tries: dict[tuple[bool, bool], _Trie] = {}
         self._entries: list[tuple[list[str], bool, list[str]]] = []
         for source, target in entries.items():
             is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
@@ -82,7 +82,7 @@ class Glossary:
         any_case: whether to ignore case, since the text has lost its capitals.
         """
         is_swiss = "ß" not in text.lower()
-        tries = [each for each in self._all_tries(any_case, is_swiss) if each.children or each.leaves]
+        tries = [each for each in self._all_tries(any_case, is_swiss) if each]
         if not tries:
             return []
         spans, terms, first = _word_spans(text), list[Term](), 0
@@ -98,14 +98,14 @@ class Glossary:
             first = max(end, first + 1)
         return terms
 
-    def _all_tries(self, any_case: bool, is_swiss: bool) -> list["_TrieNode"]:
+    def _all_tries(self, any_case: bool, is_swiss: bool) -> list[_Trie]:
         """Returns the tries for a text, made on first use, since one takes 50 times the memory of the entries.
 
         is_swiss: whether the text has no ß, so that its ss may stand for one.
         """
         kind = any_case, is_swiss and self._has_sharp_s
-        if not (own := self._tries.get(kind)):
-            own = _TrieNode()
+        if (own := self._tries.get(kind)) is None:
+            own = {}
             for words, is_inflected, translations in self._entries:
                 for form in _forms(words, *kind):
                     _add(own, form, is_inflected, translations)
@@ -122,33 +122,31 @@ def _forms(words: list[str], any_case: bool, is_swiss: bool) -> list[list[str]]:
     return [written, capitalised, list(map(_in_capitals, words))]
 
 
-def _longest_match(
-    node: _TrieNode, first: int, words: Sequence[str], keys: Sequence[list[str]]
-) -> tuple[int, list[str]]:
+def _longest_match(node: _Trie, first: int, words: Sequence[str], keys: Sequence[list[str]]) -> tuple[int, list[str]]:
     """Returns the end, and the translations, of the longest entry that begins at the word `first`.
 
     The end is the index after its last word; `first` if no entry begins there.
     """
     end, translations = first, list[str]()
     for number in range(first, len(words)):
-        if key := next((each for each in keys[number] if each in node.leaves), None):
-            end, translations = number + 1, node.leaves[key]
-        if not (child := node.children.get(words[number])):
+        if key := next((each for each in keys[number] if each in node), None):
+            end, translations = number + 1, node[key]
+        if not (child := node.get(words[number])):
             break
         node = child
     return end, translations
 
 
-def _add(node: _TrieNode, words: Sequence[str], is_inflected: bool, translations: list[str]) -> None:
+def _add(node: _Trie, words: Sequence[str], is_inflected: bool, translations: list[str]) -> None:
     """Add an entry, unless there is one with the same words."""
     for word in words[:-1]:
-        node = node.children.setdefault(word, _TrieNode())
-    node.leaves.setdefault(words[-1] + "*" * is_inflected, translations)
+        node = node.setdefault(word, {})
+    node.setdefault(LAST + words[-1] + "*" * is_inflected, translations)
 
 
 def _leaf_keys(word: str) -> list[str]:
-    """Returns the keys of `leaves` that match a word: the word, and its beginnings followed by *."""
-    return [word, *(f"{word[: len(word) - n]}*" for n in range(min(MAX_ENDING_CHARS + 1, len(word))))]
+    """Returns the keys of translations that match a word: the word, and its beginnings followed by *."""
+    return [LAST + word, *(f"{LAST}{word[: len(word) - n]}*" for n in range(min(MAX_ENDING_CHARS + 1, len(word))))]
 
 
 def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:

@@ -1,7 +1,9 @@
 """The job queue: batches of several jobs, the order of jobs, limits, and cancelled jobs."""
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
@@ -46,6 +48,19 @@ def busy_workers(queue: JobQueue, n_workers: int = 1) -> Iterator[None]:
         yield
     finally:
         go_on.set()
+
+
+def test_queue_finished_job_needs_no_garbage_collector(translator: Translator) -> None:
+    gc.disable()
+    try:
+        with started() as queue:
+            job = TranslationJob(translator, LINES, range(4))
+            seen = weakref.ref(job)
+            queue.add(job).result()
+            del job
+        assert seen() is None  # it may hold a glossary of 40,000 words
+    finally:
+        gc.enable()
 
 
 @pytest.fixture
