@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Annotated
@@ -14,6 +15,8 @@ import typer
 from transformer_cli.commands import options, streams
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
+
+SWITCH_INTERVAL_S = 0.001  # how long a thread that parses a long text keeps the interpreter from others; not 5 ms
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +54,7 @@ def serve(
 
     # before models are loaded, which takes long
     with bind(host, port) as bound, signals.collect_hangups() as reload_requests:
-        from transformer_cli.adapters.serve.app import create_app
+        from transformer_cli.adapters.serve.app import create_app, freeze_memory
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.runs.run import Run
@@ -83,6 +86,8 @@ def serve(
         if api_key is None and not is_local_address(bound.getsockname()[0]):
             log.warning("everyone who can reach %s can use it, since there is no --api-key", url_of(bound))
         server = Server(app, bound)
+        freeze_memory()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         streams.make_stderr_nonblocking()
         reloading.start()

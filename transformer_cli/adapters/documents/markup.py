@@ -127,17 +127,21 @@ def html_encoding(content: bytes) -> str:
     return found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
 
 
-def parse_html(source: str, languages: tuple[str, str] = ("", "")) -> Document:
+def parse_html(
+    source: str, languages: tuple[str, str] = ("", ""), before_part: Callable[[int], object] = lambda n_blocks: None
+) -> Document:
     """Parse a page or a fragment into blocks. Accepts any text.
 
     languages: codes of source and target; a lang attribute with the source language gets the target language. Text
-    with another one is kept, see `parse_marked`.
+    with another one is kept, see `parse_marked`. before_part: called before each part with the number of blocks so far;
+    stops the parsing by raising an error.
     """
 
     def parse(language: str) -> list[Document]:
         build, reader = Builder(_TEXT_WRITER), _Reader([Inline(source, source)] * bool(source), str, languages, True)
         reader.language = language
         for each in reader.read():
+            before_part(len(build.document.blocks))
             is_unopened = each.closes and not build.has_open(each.closes)
             build.add(each._replace(kind="block_end") if is_unopened else each)
         build.end_block()

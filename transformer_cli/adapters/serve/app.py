@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from transformer_cli.adapters.serve.job_queue import SHORT_JOB_COST, FunctionJob, JobQueue, ServerBusy
+from transformer_cli.adapters.serve.job_queue import FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import Directions
 from transformer_cli.adapters.serve.middleware import Metrics, RequestMiddleware
 from transformer_cli.adapters.serve.parsed_request import parse, submit
@@ -47,12 +47,12 @@ from transformer_cli.adapters.serve.request_bodies import (
 )
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
-from transformer_cli.search.interface import BeforeStep
+from transformer_cli.search.interface import BeforeStep, never_stop
 from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DECIMALS = 4  # of weights, scores and vectors; more are not visible
-INLINE_CHARACTERS = 1000  # of a request that is parsed and answered at once: a thread would take longer
+INLINE_CHARACTERS = 1000  # of a request that is parsed and answered at once: another thread would take longer
 WATCH_DELAY_S = 0.05  # until a client is watched: most have their answer before
 
 Result = TypeVar("Result")
@@ -68,6 +68,8 @@ class Service:
 
     directions: Directions
     queue: JobQueue
+    text_queue: JobQueue
+    """where the texts of long requests are parsed, and their answers are written, one at a time"""
     limits: Limits
     api_key: str | None
     metrics: Metrics
@@ -93,9 +95,16 @@ class Service:
                 log.error("not reloaded: %s; the server keeps the models it has", why, exc_info=traced)
                 self.metrics.reloads.labels("failed").inc()
             else:
-                gc.collect()  # the traceback of a failed request may hold earlier models
+                freeze_memory()
                 log.info("reloaded")
                 self.metrics.reloads.labels("done").inc()
+
+
+def freeze_memory() -> None:
+    """Collect garbage, and let later collections skip what is left, since they stop all threads."""
+    gc.unfreeze()
+    gc.collect()  # the traceback of a failed request may hold earlier models
+    gc.freeze()
 
 
 def create_app(
@@ -114,16 +123,18 @@ def create_app(
     addresses are always allowed. cors_origins: sites whose pages may send requests, such as https://example.org, or *
     for any. Raises ConfigError.
     """
-    queue = JobQueue(n_workers, limits)
+    queue, text_queue = JobQueue(n_workers, limits), JobQueue(1, limits)
     metrics = Metrics(lambda: queue.n_waiting_lines)
     inspections, parsing_lock = threading.Semaphore(limits.inspections), asyncio.Lock()
-    service = Service(Directions(translators), queue, limits, api_key, metrics, inspections, parsing_lock)
+    service = Service(Directions(translators), queue, text_queue, limits, api_key, metrics, inspections, parsing_lock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.queue.start()
+        for each in (queue, text_queue):
+            each.start()
         yield
-        await asyncio.to_thread(service.queue.close)
+        for each in (text_queue, queue):
+            await asyncio.to_thread(each.close)
 
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, ValidationError, TfmError), _error_response)
     app = FastAPI(
@@ -161,18 +172,18 @@ async def translate(request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     body = await read_body(request, TranslateBody)
     service: Service = request.app.state.service
-    parsing, size = partial(parse, body, service.directions, service.limits), body.n_characters
-    if size <= INLINE_CHARACTERS:
-        parsed = parsing()
-    elif size <= SHORT_JOB_COST:
-        parsed = await asyncio.to_thread(parsing)
-    else:  # long texts are parsed by a worker, so that short ones need not wait
-        job = FunctionJob(lambda before_step: parsing(), cost=min(size, service.limits.characters))
-        parsed = await _wait_for_result(request, service.queue.add(job))
+    size = body.n_characters
+
+    async def prepared(function: Callable[[BeforeStep], Result]) -> Result:
+        if size <= INLINE_CHARACTERS:
+            return function(never_stop)
+        job = FunctionJob(function, cost=min(size, service.limits.characters))
+        return await _wait_for_result(request, service.text_queue.add(job))
+
+    parsed = await prepared(partial(parse, body, service.directions, service.limits))
     translations = await _wait_for_result(request, submit(parsed, service.queue)) if parsed.sentences else []
     service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
-    answering = partial(parsed.answer, translations)
-    return JSONResponse(answering() if size <= INLINE_CHARACTERS else await asyncio.to_thread(answering))
+    return await prepared(lambda before_step: JSONResponse(parsed.answer(translations)))
 
 
 @router.get("/", include_in_schema=False)

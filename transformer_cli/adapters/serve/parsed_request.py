@@ -15,6 +15,7 @@ from transformer_cli.adapters.serve.request_bodies import Limits, TranslateBody,
 from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
+from transformer_cli.search.interface import BeforeStep, never_stop
 from transformer_cli.text.alignment import Span, shift_span
 from transformer_cli.text.line_encoder import FindSpans, bounded_sentence_spans
 from transformer_cli.text.lines import TOO_LONG, is_too_long
@@ -88,8 +89,26 @@ def _sentences_as_json(number: int, line: _TranslatedLine) -> Iterator[dict[str,
         yield {**place, "source": one.source, "translation": one.text, **annotations(one)}
 
 
-def parse(body: TranslateBody, directions: Directions, limits: Limits) -> ParsedRequest:
-    """Returns the parsed request. Raises DataError, in LibreTranslate's words and order where possible."""
+def parse(
+    body: TranslateBody, directions: Directions, limits: Limits, before_step: BeforeStep = never_stop
+) -> ParsedRequest:
+    """Returns the parsed request. Raises DataError, in LibreTranslate's words and order where possible.
+
+    before_step: called often; stops by raising an error. Parsing also stops where a limit is exceeded.
+    """
+
+    def parse_all(languages: tuple[str, str] = ("", "")) -> list[Document]:
+        found, n_before = list[Document](), 0
+
+        def check(n_blocks: int) -> None:
+            before_step()
+            refuse_over_limit(n_before + n_blocks, limits.lines, "lines")
+
+        for text in texts:
+            found.append(parse_html(text, languages, check))
+            n_before += len(found[-1].blocks)
+        return found
+
     texts, most = body.texts, body.alternatives or 0
     if not 0 <= most <= limits.alternatives:
         bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
@@ -97,12 +116,12 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
     refuse_over_limit(body.n_characters, limits.characters, "characters")
     is_html = body.format == "html"
     if is_html and body.source == AUTO:  # parsing with languages changes lang attributes, so detect first
-        detected_in = [block.text for text in texts for block in parse_html(text).blocks]
+        detected_in = [block.text for document in parse_all() for block in document.blocks]
     else:
         detected_in = texts
     translator, source, confidence = directions.choose(body.source, body.target, " ".join(detected_in))
     languages = (source, translator.run.config.data.output_language)
-    documents = [parse_html(text, languages) for text in texts] if is_html else []
+    documents = parse_all(languages) if is_html else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
     lines = list(chain.from_iterable(lines_of))
     refuse_over_limit(len(lines), limits.lines, "lines")
@@ -110,11 +129,15 @@ def parse(body: TranslateBody, directions: Directions, limits: Limits) -> Parsed
         raise DataError(f"{body.format[:50]} format is not supported")
     numbered = translator.pipeline.hook.with_list_numbers(lines)
     starts = [line.index(number) + len(number) for line, number in numbered]
+    spans_of, n_sentences = list[list[Span]](), 0
     if body.split:
         protected = translator.pipeline.protected_spans
         blocks = [block for each in documents for block in each.blocks]
-        spans_of = _sentence_spans(lines, starts, source, protected, blocks)
-        refuse_over_limit(sum(map(len, spans_of)), limits.sentences, "sentences")
+        for spans in _sentence_spans(lines, starts, source, protected, blocks):
+            before_step()
+            spans_of.append(spans)
+            n_sentences += len(spans)
+            refuse_over_limit(n_sentences, limits.sentences, "sentences")
     else:
         spans_of = [[(start, len(line.removesuffix("\r")))] for line, start in zip(lines, starts, strict=True)]
     return ParsedRequest(body, documents, lines_of, spans_of, translator.with_terms(body.glossary), source, confidence)
@@ -134,12 +157,11 @@ def submit(parsed: ParsedRequest, queue: JobQueue) -> "Future[list[Translation]]
 
 def _sentence_spans(
     lines: Sequence[str], starts: Sequence[int], language: str, protected: FindSpans, blocks: Sequence[Block]
-) -> list[list[Span]]:
-    """Returns the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long.
+) -> Iterator[list[Span]]:
+    """Yield the spans of the sentences in each line. Raises DataError if a line, or a block's word, is too long.
 
     starts: where the text of each line begins, after the number of a list. blocks: of the lines; empty for plain text.
     """
-    spans_of = []
     for number, (line, start) in enumerate(zip(lines, starts, strict=True), start=1):
         is_refused = is_too_long(line) and not blocks
         borders = [border - start for border in (blocks[number - 1].borders if blocks else ()) if border > start]
@@ -147,5 +169,4 @@ def _sentence_spans(
         spans = [shift_span(each, start) for each in found]
         if is_refused or any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {'insert a line break' if is_refused else SPLIT_REMEDY}")
-        spans_of.append(spans)
-    return spans_of
+        yield spans
