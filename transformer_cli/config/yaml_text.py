@@ -15,6 +15,7 @@ _NUMBERS = {
 _TextLoader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml's is faster, if PyYAML was built with it
 _NOT_IN_YAML = re.compile("[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 MAX_DEPTH = 20  # levels of sections and lists
+MAX_NODES = 100_000  # keys, values, sections and lists, each alias counted as all that it stands for
 # tags such as !!int raise many types of errors
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
@@ -57,18 +58,38 @@ def parse_yaml(text: str, where: str = "") -> Any:
     where: beginning of the error, such as the name of a file.
     """
     try:
-        depth = 0
-        for event in yaml.parse(text, Loader=_Loader):  # does not recurse, unlike yaml.load
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
-                raise ValueError(f"{line}more than {MAX_DEPTH} levels")
+        _refuse_large(text)
         return yaml.load(text, Loader=_Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
         line = f"line {mark.line + 1}: " if mark else ""
         raise ConfigError(f"{where}{line}not YAML: {problem}; correct it") from None
+
+
+def _refuse_large(text: str) -> None:
+    """Raises ValueError for YAML with more than MAX_DEPTH levels or MAX_NODES nodes, and for an alias inside itself.
+
+    Takes time linear in the text. With `a: &a [1, 2]` and `b: [*a, *a]`, a has 3 nodes, and b has 7.
+    """
+    open_nodes: list[tuple[str | None, int]] = [(None, 0)]  # of each open collection, its anchor and nodes so far
+    sizes: dict[str | None, int] = {}  # anchor → nodes
+    for event in yaml.parse(text, Loader=_Loader):  # does not recurse, unlike yaml.load
+        anchor, size = getattr(event, "anchor", None), 0
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((anchor, 1))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, size = open_nodes.pop()
+            sizes[anchor] = size
+        elif isinstance(event, yaml.AliasEvent):
+            size = MAX_NODES + 1 if anchor in dict(open_nodes) else sizes.get(anchor, 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            size = sizes[anchor] = 1
+        open_nodes[-1] = open_nodes[-1][0], open_nodes[-1][1] + size
+        if (is_deep := len(open_nodes) > MAX_DEPTH + 1) or open_nodes[-1][1] > MAX_NODES:
+            line = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+            what = f"{MAX_DEPTH} levels" if is_deep else f"{MAX_NODES:,} nodes, with all that its aliases repeat"
+            raise ValueError(f"{line}more than {what}")
 
 
 def scalar_pairs(text: str) -> list[tuple[str, str]]:

@@ -1,7 +1,9 @@
 """Configs: what loads, and the errors for what does not (see wrong_configs.txt)."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from transformer_cli.errors import ConfigError
 WRONG = read_table(Path(__file__).with_name("wrong_configs.txt"))
 CONFIGS = Path(__file__).parents[3] / "configs"
 YAMLS = sorted(CONFIGS.rglob("*.yaml"), key=lambda path: path.stem)
+TOO_LARGE = "not YAML: line {}: more than 100,000 nodes, with all that its aliases repeat"
 OWN_FILES = """
 data:
   corpus: files
@@ -48,6 +51,11 @@ def mistake(path: str | Path | None, *overrides: str) -> str:
     message = str(caught.value)
     assert "\n" not in message
     return message
+
+
+def doubled(value: str) -> str:
+    """Lines of YAML, each of which has the one before it twice."""
+    return "".join(f"\n{b}: &{b} {value.format(a)}" for a, b in pairwise(ascii_lowercase))
 
 
 # What loads
@@ -261,6 +269,10 @@ def test_load_config_wrong_config_raises_its_error(path: Path, wrong: str, said:
         ("name: a\0b", "not YAML: unacceptable character #x0000: special characters are not allowed"),
         ("- " * 3000, "not YAML: line 1: more than 20 levels"),
         ("name: " + "[" * 400 + "]" * 400, "not YAML: line 1: more than 20 levels"),
+        ("a: &a {x: 1}" + doubled("{{<<: [*{0}, *{0}]}}"), TOO_LARGE.format(15)),
+        ("a: &a {x: 1}" + doubled("{{<<: *{0}, of_{0}: *{0}}}"), TOO_LARGE.format(15)),
+        ("a: &a [x]" + doubled("[*{0}, *{0}]"), TOO_LARGE.format(16)),
+        ("model: &a\n  d_model: *a\n", TOO_LARGE.format(2)),
         (f"training: {{epochs: {'9' * 5000}}}", "not YAML: Exceeds the limit (4300 digits) for integer string conver"),
     ],
 )  # fmt: skip
