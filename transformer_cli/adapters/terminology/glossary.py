@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from transformer_cli.errors import DataError
+from transformer_cli.system.terminal import first_few, pluralize, shorten
 from transformer_cli.text.alignment import (
     OPENING_MARKS,
     Link,
@@ -29,6 +30,7 @@ _SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARK
 _LOST_IN_CAPITALS = str.maketrans("άέήίόύώΐΰςı", "αεηιουωϊϋσi", "\u0307")
 _NOT_SWISS = {"Maß", "Maße", "Maßen", "Buße", "Bußen", "Floß", "Floße", "Flöße", "Schoß", "Schoße", "Ruß"}
 """words that are others with ss"""
+MAX_SHOWN_ENTRIES, MAX_SHOWN_CHARS = 3, 50  # in a warning
 MAX_ENTRY_WORDS = 50  # signs included; limits the comparisons at each word of a text
 
 
@@ -155,14 +157,18 @@ def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
     terms: sources, each with one translation. Raises DataError.
     """
     entries: dict[str, dict[str, None]] = {}  # source → ordered set of translations
+    starred = list[str]()
     for source, target, place in terms:
         entries.setdefault(source, {})[target] = None
         if "*" in source[:-1]:
-            log.warning("%s: a * that is not at the end is taken literally: %r", place, source)
+            starred.append(f"{place.unit} {place.number}: {shorten(source, MAX_SHOWN_CHARS)!r}")
         try:
             Glossary({source: "|".join({next(iter(entries[source])): None, target: None})})
         except DataError as error:
             raise DataError(f"{place}: {error}") from None
+    if starred:
+        found = f"{pluralize(len(starred), 'entry', 'entries')} ({first_few(starred, MAX_SHOWN_ENTRIES)})"
+        log.warning("%s: a * that is not at the end is taken literally in %s", place.source, found)
     return {source: "|".join(targets) for source, targets in entries.items()}
 
 

@@ -180,9 +180,10 @@ def test_read_glossary_of_another_format_names_the_remedy(text: str, what: str, 
 
 def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "terms.tsv"
-    path.write_text("Hu*nd\tdog\nC*\tC\n", encoding="utf-8")
-    assert read_glossary(path, DataConfig()) == {"Hu*nd": "dog", "C*": "C"}
-    assert caplog.messages == [f"{path}: line 1: a * that is not at the end is taken literally: 'Hu*nd'"]
+    path.write_text("Hu*nd\tdog\nC*\tC\n" + "".join(f"a*{n}\tb\n" for n in range(2000)), encoding="utf-8")
+    assert len(read_glossary(path, DataConfig())) == 2002
+    shown = "line 1: 'Hu*nd', line 3: 'a*0', line 4: 'a*1', …"
+    assert caplog.messages == [f"{path}: a * that is not at the end is taken literally in 2,001 entries ({shown})"]
 
 
 @pytest.mark.parametrize(
