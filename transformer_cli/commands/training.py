@@ -76,7 +76,7 @@ def prepare(
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import HeldOutConfig
     from transformer_cli.runs.run import Run
-    from transformer_cli.system.files import write_text
+    from transformer_cli.system.files import write_bytes
 
     inherited, config_path = finetuning_settings(like) if like else None, None
     if files:
@@ -100,7 +100,7 @@ def prepare(
         log.info("%s: already prepared", prepared.folder)
     is_written = config_path is not None and not (config_path.exists() and load_config(config_path) == settings)
     if config_path and is_written:
-        write_text(config_path, commented_yaml(settings, config_path))
+        write_bytes(config_path, commented_yaml(settings, config_path).encode())
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else format_prepared(prepared))
     if config_path and not as_json:
         print(f"{f'wrote {config_path}; ' if is_written else ''}next: tfm train --config {config_path}")

@@ -37,6 +37,7 @@ from typing import TypeVar
 
 from transformer_cli.config.schema import MAX_NAME_CHARS
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile, UnreadableFile
+from transformer_cli.system.files import read_bytes
 
 Result = TypeVar("Result")
 
@@ -131,6 +132,6 @@ def as_checkpoint_error(folder: Path | None = None) -> Iterator[None]:
 def bytes_or_none(path: Path) -> bytes | None:
     """Returns the content of a file; None if it cannot be read."""
     try:
-        return path.read_bytes()
-    except OSError:
+        return read_bytes(path)
+    except FileError:
         return None

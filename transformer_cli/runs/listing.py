@@ -17,7 +17,7 @@ from typing import Any, Literal
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Affects, keys_affecting
 from transformer_cli.config.yaml_text import inline_yaml
-from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.errors import CheckpointError, FileError, TfmError
 from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.folder import (
     POINTERS,
@@ -37,7 +37,7 @@ from transformer_cli.runs.state import (
     load_state,
     read_validations,
 )
-from transformer_cli.system.files import folder_bytes, verify_files
+from transformer_cli.system.files import folder_bytes, open_regular, verify_files
 from transformer_cli.system.locks import is_locked
 from transformer_cli.system.terminal import shorten
 
@@ -189,7 +189,8 @@ def _count_parameters(checkpoint: Path) -> int | None:
     """Returns the number of parameters in a checkpoint, or None if their file is damaged (`_check_files` says so)."""
     from safetensors import SafetensorError, safe_open  # exported runs are used without it
 
-    with suppress(SafetensorError, OSError), safe_open(checkpoint / "model.safetensors", "numpy") as weights:
+    path = checkpoint / "model.safetensors"
+    with suppress(SafetensorError, FileError), open_regular(path), safe_open(path, "numpy") as weights:
         return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     return None
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig
 from transformer_cli.data.dataset import MIN_WARNED_OVERLAP, Dataset, EncodedSplit, Rows, Side, find_dataset
-from transformer_cli.errors import ArgumentError, ConfigError, DataError
+from transformer_cli.errors import ArgumentError, ConfigError, DataError, FileError
 from transformer_cli.pipeline import Translation
 from transformer_cli.runs.provenance import append_result, sha256_of_lines
 from transformer_cli.scoring.losses import (
@@ -38,8 +38,9 @@ from transformer_cli.scoring.metrics import (
     warn_about_text,
 )
 from transformer_cli.search.interface import TargetScorer
+from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
-from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, zip_lines
+from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, truncated_lines, zip_lines
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 from transformer_cli.text.words import tokenizer_or_fallback
 from transformer_cli.translate import Translator
@@ -232,7 +233,7 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
             "line": _count_seen(text.sources, folder / "train.source.txt"),
             "reference": _count_seen(chain(*text.references), folder / "train.target.txt"),
         }
-    except (DataError, OSError, UnicodeDecodeError):
+    except (DataError, FileError):
         return
     n_seen, n_references = found["reference"]
     if n_seen < MIN_WARNED_OVERLAP * n_references:
@@ -246,8 +247,8 @@ def _count_seen(lines: Iterable[str], trained: Path) -> tuple[int, int]:
     """Returns how many lines are in a file, ignoring case and spaces, and how many are not blank."""
     keys = ["".join(line.split()).casefold() for line in lines if line.strip()]
     wanted = {*keys}
-    with open(trained, encoding="utf-8", newline="\n") as file:
-        seen = {key for line in file if (key := "".join(line.split()).casefold()) in wanted}
+    with open_regular(trained):  # raises if it is not a file
+        seen = {key for line in truncated_lines(trained) if (key := "".join(line.split()).casefold()) in wanted}
     return sum(key in seen for key in keys), len(keys)
 
 

@@ -54,16 +54,19 @@ MAX_CHECKED_BYTES = 1 << 30
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` atomically by UTF-8 text, compressed if its suffix is .gz, .bz2 or .xz."""
-    write_bytes(path, text.encode())
+    """Replace `path` atomically by UTF-8 text; also a link or a pipe there, for it may come from a stranger."""
+    write_bytes(path, text.encode(), follow=False)
 
 
-def write_bytes(path: Path, content: bytes, *, clean_up: bool = True) -> None:
+def write_bytes(path: Path, content: bytes, *, clean_up: bool = True, follow: bool = True) -> None:
     """Replace `path` atomically, compressed if its suffix is .gz, .bz2 or .xz; or write to a stream.
 
-    clean_up: see `atomic_file`.
+    clean_up, follow: see `atomic_file`.
     """
-    with atomic_file(path, clean_up=clean_up) as file, COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out:
+    with (
+        atomic_file(path, clean_up=clean_up, follow=follow) as file,
+        COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out,
+    ):
         out.write(content)
 
 
@@ -88,8 +91,11 @@ def write_json(path: Path, value: Any) -> None:
 def append_line(path: Path, line: str) -> None:
     """Append one line of text in a single write, so that lines of several processes do not mix. Raises OSError.
 
-    If a full disk has cut off the last line, a line feed is written first.
+    If a full disk has cut off the last line, a line feed is written first. Refuses links and pipes: they may come from
+    a stranger.
     """
+    if path.is_symlink() or path.is_fifo():
+        raise OSError(errno.EINVAL, "a link or a pipe, not a file", str(path))
     with _named_in_errors(path, path), path.open("a+b") as file:
         if file.tell():
             file.seek(-1, os.SEEK_END)
@@ -100,23 +106,24 @@ def append_line(path: Path, line: str) -> None:
 
 
 @contextmanager
-def atomic_file(path: Path, *, clean_up: bool = True) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, *, clean_up: bool = True, follow: bool = True) -> Iterator[BinaryIO]:
     """Write a file that replaces `path` if the block ends without an error; otherwise nothing is left.
 
-    Keeps the mode of a replaced file. If `path` is a link, replaces the file that it points to. If it is a stream,
-    appends to it. An OSError names `path`.
+    Keeps the mode of a replaced file. An OSError names `path`.
 
-    clean_up: call `delete_unfinished` for the folder first, which takes time for each file in it.
+    follow: if `path` is a link, replace the file that it points to; if it is a stream, append to it. clean_up: call
+    `delete_unfinished` for the folder first, which takes time for each file in it.
     """
-    if is_stream(path):
+    if follow and is_stream(path):
         sys.stdout.flush()  # it may be the same stream
         with path.open("ab") as file:
             yield file
         return
-    place = path.resolve() if path.is_symlink() else path
+    place = path.resolve() if follow and path.is_symlink() else path
     with _renamed_at_end(place, clean_up=clean_up) as temporary, temporary.open("xb") as file:
         with suppress(OSError):  # no file yet, or a file system without modes
-            os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
+            if stat.S_ISREG(mode := place.lstat().st_mode):
+                os.fchmod(file.fileno(), stat.S_IMODE(mode))
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -186,8 +193,8 @@ def read_bytes(path: Path, *, max_bytes: int = MAX_SMALL_FILE_BYTES) -> bytes:
     """Returns a file's content. Raises FileError if it is not a file, cannot be read, or is larger than `max_bytes`."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size  # read(n) allocates n bytes, however small the file is
-        content = file.read(min(size, max_bytes) + 1)
-    if len(content) > max_bytes:
+        content = file.read(size + 1) if size <= max_bytes else b""
+    if max(size, len(content)) > max_bytes:
         raise FileError(f"{path}: larger than {max_bytes:,} bytes, so it is not the expected file")
     return content
 

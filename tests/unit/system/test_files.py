@@ -20,6 +20,7 @@ from transformer_cli.system.files import (
     read_text,
     sha256_of_bytes,
     verify_file,
+    write_bytes,
     write_checksums,
     write_json,
     write_text,
@@ -163,17 +164,22 @@ def test_delete_link_keeps_its_target(tmp_path: Path) -> None:
 # Links, pipes, permissions
 
 
-def test_write_text_follows_a_link_and_writes_to_a_pipe(tmp_path: Path) -> None:
+def test_write_bytes_follows_a_link_and_a_pipe_but_write_text_replaces_them(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
-    write_text(tmp_path / "link", "text")
+    write_bytes(tmp_path / "link", b"bytes")
     assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_text() == "text"
+    assert (tmp_path / "real").read_text() == "bytes"
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_text(tmp_path / "pipe", "text")
-    assert os.read(reader, 100) == b"text"
+    write_bytes(tmp_path / "pipe", b"bytes")
+    assert os.read(reader, 100) == b"bytes"
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
+    for name in ("link", "pipe"):
+        write_text(tmp_path / name, "text")
+        assert (tmp_path / name).is_file()
+        assert (tmp_path / name).read_text() == "text"
+    assert (tmp_path / "real").read_text() == "bytes"
 
 
 def test_write_text_uses_the_umask(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Pair, Side
 from transformer_cli.errors import DataError
 from transformer_cli.runs.checkpoints import Checkpoint
+from transformer_cli.runs.folder import as_checkpoint_error
 from transformer_cli.runs.run import Run
-from transformer_cli.system.files import read_checksums, write_checksums, write_text
+from transformer_cli.system.files import read_checksums, verify_file, write_checksums, write_text
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import Callback
@@ -48,7 +49,7 @@ class CopiedText(Callback):
         del self.pairs
 
     def load_split(self, run: Run) -> UsableSplit:
-        """Returns the encoded pairs in the run's folder. Raises DataError if they are gone."""
+        """Returns the encoded pairs in the run's folder. Raises CheckpointError if they are gone."""
         split = encode_sides(copied_lines(run, self.setting), run.codecs)
         return usable_split(split, self.setting, run.config.model.max_length)
 
@@ -65,8 +66,12 @@ class CopiedText(Callback):
 
 
 def copied_lines(run: Run, setting: str) -> tuple[list[str], list[str]]:
-    """Returns the source and target lines in the run's folder, for extra_valid or replay. Raises DataError."""
-    source, target = (list(read_lines(run.folder / f"{setting}.{side}.txt")) for side in SIDES)
+    """Returns the source and target lines in the run's folder, for extra_valid or replay. Raises CheckpointError."""
+    paths = [run.folder / f"{setting}.{side}.txt" for side in SIDES]
+    with as_checkpoint_error():
+        for path in paths:
+            verify_file(path)
+        source, target = (list(read_lines(path)) for path in paths)
     return source, target
 
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_cli.compute.devices import catch_oom, int8_sums_overflow, parse_device
 from transformer_cli.compute.threads import count_threads
-from transformer_cli.config.schema import DecodingConfig, TranslationSettings
-from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.config.schema import DecodingConfig, ModelConfig, TranslationSettings
+from transformer_cli.errors import CheckpointError, ConfigError, FileError
+from transformer_cli.runs.folder import as_checkpoint_error
 from transformer_cli.runs.run import Run
 from transformer_cli.search.interface import (
     BATCH_POSITIONS,
@@ -36,7 +37,8 @@ from transformer_cli.search.interface import (
     never_stop,
     score,
 )
-from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
+from transformer_cli.system.files import read_json
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK, UNWRITABLE
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -46,6 +48,8 @@ SEARCH_SETTINGS = {  # the keys of `decoding` that this engine obeys or, in `che
     *("beam_size", "length_penalty", "no_repeat_ngram_size", "precision"),
     *("sample", "temperature", "top_k", "top_p", "seed"),
 }
+SHARED_VOCABULARY = "shared_vocabulary.json"
+LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 FULL_BATCH_BEAM = 4  # with a larger beam, a batch has fewer sentences, so that it does not take more time
 
 log = logging.getLogger(__name__)
@@ -68,6 +72,8 @@ def import_ctranslate2() -> ModuleType:
 def open_exported(run: Run, device: str) -> "CTranslate2Engine":
     """Open the model of an exported run. Raises CheckpointError, ConfigError, DeviceError."""
     assert run.exported, run.folder
+    with as_checkpoint_error(run.folder):
+        _verify_settings(run)
     engine = CTranslate2Engine(
         run.folder,
         device,
@@ -80,6 +86,33 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
         why = f"in which this {engine.device} is slow or inexact"
         log.info("%s: computes in %s; the weights are in %s, %s", run.folder, used, stored, why)
     return engine
+
+
+def format_settings(config: ModelConfig) -> dict[str, Any]:
+    """Returns the settings of CTranslate2 for a model, which its config.json has among others."""
+    return {
+        "unk_token": SPECIALS[UNK],
+        "eos_token": SPECIALS[EOS],
+        "bos_token": SPECIALS[SOS],
+        "decoder_start_token": SPECIALS[SOS],
+        "add_source_bos": config.start_token,
+        "add_source_eos": True,
+        "layer_norm_epsilon": LAYER_NORM_EPSILON,
+    }
+
+
+def _verify_settings(run: Run) -> None:
+    """Raises FileError if CTranslate2 would read other settings or tokens from the folder than those of the run."""
+    codecs = run.codecs
+    sides = {"source_vocabulary.json": codecs.source.all_tokens(), "target_vocabulary.json": codecs.target.all_tokens()}
+    if (run.folder / SHARED_VOCABULARY).exists():  # if both are the same; then CTranslate2 reads only this file
+        sides = {SHARED_VOCABULARY: sides["source_vocabulary.json"]}
+    for name, expected in {"config.json": format_settings(run.config.model), **sides}.items():
+        found = read_json(run.folder / name)
+        if isinstance(found, dict) and isinstance(expected, dict):
+            expected = {**found, **expected}
+        if found != expected:
+            raise FileError(f"{run.folder / name}: damaged: its content is not that of this run")
 
 
 class CTranslate2Engine:

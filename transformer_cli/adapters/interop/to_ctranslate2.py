@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine, import_ctranslate2
+from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine, format_settings, import_ctranslate2
 from transformer_cli.compute.devices import format_bytes
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
@@ -30,7 +30,7 @@ from transformer_cli.system.files import atomic_folder, write_checksums, write_t
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import MAX_LINE_CHARS
-from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS, SPECIALS, UNK
+from transformer_cli.text.vocabulary import N_SOS_EOS, SPECIALS
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,6 @@ EXPORTABLE = {
 FORBIDDEN_LOGIT = -1e4  # of tokens that are never written; float16 can represent it
 MADE_UP_ID = 14  # where a made-up sentence ends
 RTOL, ATOL = 2e-5, 1e-4  # of a sentence's loss in float32
-LAYER_NORM_EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
 def export(
@@ -253,10 +252,8 @@ def write_model(
     spec = TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
-    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
-    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
-    spec.config.add_source_bos, spec.config.add_source_eos = config.start_token, True
-    spec.config.layer_norm_epsilon = LAYER_NORM_EPSILON
+    for name, value in format_settings(config).items():
+        setattr(spec.config, name, value)
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))

@@ -43,7 +43,7 @@ class DrawCurves(Callback):
         show_status("drawing curves.png")
         try:
             figure = plots.draw_curves({trainer.run.config.run_name: [asdict(each) for each in trainer.validations]})
-            plots.save(figure, trainer.run.folder / "curves.png")
+            plots.save(figure, trainer.run.folder / "curves.png", follow=False)
         except (OSError, ValueError) as error:
             log.warning("curves.png could not be drawn: %s", error)
 

@@ -101,14 +101,17 @@ def _characters(path: str) -> frozenset[str]:
         return frozenset()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write an SVG, PDF or PNG atomically, by the extension of path. Raises DataError for any other."""
+def save(figure: Figure, path: Path, *, follow: bool = True) -> None:
+    """Write an SVG, PDF or PNG atomically, by the extension of path. Raises DataError for any other.
+
+    follow: see `atomic_file`.
+    """
     picture = io.BytesIO()
     kind = picture_format(path)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with plot_style():
         figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else VECTOR_DPI, metadata=undated.get(kind))
-    write_bytes(path, picture.getvalue())
+    write_bytes(path, picture.getvalue(), follow=follow)
 
 
 POINT_MARKERS = "os^DvPX<>"  # 9, so that with 7 colours 63 runs look different

@@ -5,13 +5,16 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from kinds import Refused, Tfm
+from sealed import edit_sealed
 from transformer_cli import Translator, evaluate
 from transformer_cli.adapters.interop.to_ctranslate2 import export, readme, write_checked_model, write_model
 from transformer_cli.config.schema import DecodingConfig
@@ -170,6 +173,24 @@ def test_exported_weights_in_a_device_are_a_damaged_run(copy: Path, project: Pat
     what = f"{copy}: damaged run: {copy}/model.bin: not a file, but a pipe or a device"
     err = refused("translate", "--run", copy, "Hund", cwd=project)
     assert err == f"tfm: error: {what}; restore it, or delete the folder and export the run again"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("config.json", lambda value: value.update(decoder_start_token=None)),
+        ("config.json", lambda value: value.update(add_source_bos=False)),
+        ("config.json", lambda value: value.clear()),
+        ("target_vocabulary.json", lambda value: value.reverse()),
+        ("source_vocabulary.json", lambda value: value.clear()),
+    ],
+)
+def test_exported_settings_of_another_model_are_a_damaged_run(
+    name: str, change: Callable[[Any], object], copy: Path, project: Path, refused: Refused
+) -> None:
+    edit_sealed(copy / name, change)
+    err = refused("translate", "--run", copy, "Hund", cwd=project)
+    assert f"{copy}/{name}: damaged: its content is not that of this run; restore it" in err
 
 
 def test_runs_skips_exported_models(copy: Path, workspace: Path, tfm: Tfm) -> None:

@@ -1,0 +1,123 @@
+"""Every file of a run, a dataset and an export, replaced by what a stranger may send instead of it."""
+
+import os
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kinds import TrainTiny
+from transformer_cli import Translator, evaluate
+from transformer_cli.adapters.finetuning.copied_text import copied_lines
+from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.errors import TfmError
+from transformer_cli.runs.finding import write_latest
+from transformer_cli.runs.listing import list_runs
+from transformer_cli.runs.metadata import write_config
+from transformer_cli.runs.provenance import append_result
+from transformer_cli.runs.run import Run
+from transformer_cli.scoring.losses import read_loss_check
+from transformer_cli.system.files import delete
+from transformer_cli.text.codec import SIDES
+from transformer_cli.training.resume import load_run
+
+
+def make_holes(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(10_000_000_000)
+
+
+KINDS: dict[str, Callable[[Path, Path], object]] = {  # what takes the place of a file; the second path is outside
+    "pipe": lambda path, _: os.mkfifo(path),
+    "device": lambda path, _: path.symlink_to("/dev/zero"),
+    "folder": lambda path, _: path.mkdir(),
+    "link out of the folder": lambda path, outside: path.symlink_to(outside),
+    "holes": lambda path, _: make_holes(path),
+}
+NOT_READ = {"README.md", "average.json", "curves.png", "evaluations.jsonl"}  # or what cannot be read of it is left out
+FREE_BYTES = 1 << 30  # to read more is an error
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """This process gets no more than FREE_BYTES besides the memory that it has."""
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    (used,) = (
+        line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:")
+    )
+    resource.setrlimit(resource.RLIMIT_DATA, (int(used) * 1024 + FREE_BYTES, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
+def use_run(folder: Path) -> None:
+    """Read all of a run, and write into it what commands write."""
+    list_runs(folder.parent)
+    run, dataset = Run.open(folder), Dataset.open(next((folder.parents[1] / "data").iterdir()))
+    load_run(run, dataset)
+    copied_lines(run, "extra_valid")
+    checkpoints = {pointer: run.checkpoint(pointer) for pointer in ("last", "best", "average")}
+    for checkpoint in checkpoints.values():
+        read_loss_check(checkpoint)
+    write_config(folder, run.config)
+    run.write_history(run.history())
+    for pointer, checkpoint in checkpoints.items():
+        run.set_pointer(pointer, checkpoint.name)
+    append_result(folder, {}, device="cpu", shards=1)
+    write_latest(folder)
+
+
+def use_export(folder: Path) -> None:
+    Translator(folder, "cpu")
+
+
+def use_dataset(folder: Path) -> None:
+    tiny = folder.parents[1] / "runs/tiny"
+    evaluate(tiny, lists=[["Hund"], ["dog"]], device="cpu", save_result=False, data_dir=folder.parent)
+    dataset = Dataset.open(folder)
+    for split in dataset.manifest["splits"]:
+        dataset.split(split)
+        assert all(dataset.text(split, side) for side in SIDES)
+
+
+@pytest.mark.parametrize("part", ["runs/tuned", "data/*", "exports/tiny"])
+@pytest.mark.usefixtures("little_memory")
+def test_a_strange_file_is_refused_and_not_waited_for(
+    part: str, workspace: Path, train_tiny: TrainTiny, tmp_path: Path
+) -> None:
+    use, outside, aside = use_dataset, tmp_path / "outside", tmp_path / "aside"
+    if part == "runs/tuned":
+        text = str(tmp_path / "old.tsv")
+        Path(text).write_text("de\ten\nDer Hund läuft.\tThe dog runs.\n", encoding="utf-8")
+        settings = (
+            "name=tuned",
+            "training.initialize_from=tiny",
+            "training.epochs=1",
+            f"training.extra_valid=[{text}]",
+        )
+        train_tiny(workspace / "runs", *settings)
+        use = use_run
+    elif part == "exports/tiny":
+        export("tiny", workspace / part, runs_dir=workspace / "runs")
+        use = use_export
+    (folder,) = workspace.glob(part)
+    use(folder)
+    names = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    assert len(names) > 8
+    names += [folder.with_name("latest")] if part == "runs/tuned" else []
+    refused = set[tuple[str, str]]()
+    for path in names:
+        path.rename(aside)
+        outside.write_text("not of this run\n", encoding="utf-8")
+        for kind, make in KINDS.items():
+            make(path, outside)
+            try:
+                use(folder)
+            except (TfmError, OSError):
+                refused.add((path.name, kind))
+            assert outside.read_text(encoding="utf-8") == "not of this run\n", (kind, path)
+            delete(path)
+        aside.rename(path)
+    assert {path.name for path in names} - {name for name, _ in refused} <= NOT_READ
