@@ -662,12 +662,12 @@ def _language_match(code: str, language: str) -> float:
         return 2
     if language_code(code) != language_code(language):
         return 0
-    one, other = map(_script_and_region, both)
+    one, other = map(script_and_region, both)
     shared = [one[kind] == other[kind] for kind in one.keys() & other.keys()]
     return float(all(shared)) * (1.5 if shared else 1)
 
 
-def _script_and_region(code: str) -> dict[str, str]:
+def script_and_region(code: str) -> dict[str, str]:
     """Returns the script and region that a code names; of Chinese, a region implies the script."""
     main, *further = code.split("-")
     found = {"script" if len(each) == 4 else "region": each for each in further if 2 <= len(each) <= 4}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_cli.adapters.corpora.cleaning import ENTITY, MARKUP, mend_encoding
+from transformer_cli.adapters.corpora.writing import lost_letters, other_script
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.scoring.evaluate import ParallelText
 from transformer_cli.scoring.metrics import warn_if_not_nfc
@@ -27,6 +28,7 @@ MAX_ODD_SHARE = 0.05  # of these pairs, for each oddity; for more, a warning
 MAX_REPETITIONS = 4  # of a word
 MAX_SOURCES, MAX_TARGET_SHARE = 20, 0.01  # of one target: different sources, and pairs; for more, a warning
 MIN_TEXT_WITHOUT_SPACES = 20  # characters; a shorter text is not searched for repeated characters
+ORIGINAL_FILE = "go back to the original file, and convert it to UTF-8"
 PLAIN_TEXT_REMEDY = "lines are read as plain text, one sentence each"
 MAX_SHOWN_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
@@ -91,8 +93,20 @@ def _other_format(lines: Sequence[str], language: str) -> _Finding | None:
     return _Finding(f"text that looks like {name}", PLAIN_TEXT_REMEDY, f"{n:,} of the first {len(lines):,} lines")
 
 
+def _other_script(lines: Sequence[str], language: str) -> _Finding | None:
+    found, remedy = other_script(lines, language), "convert it, or name the language that it is in"
+    return _Finding(f"text in another script than {language}", remedy, found) if found else None
+
+
+def _lost_letters(lines: Sequence[str], language: str) -> _Finding | None:
+    found, remedy = lost_letters(lines, language), f"correct the sides or the language, or {ORIGINAL_FILE}"
+    return _Finding(f"text without the usual letters of {language}", remedy, found) if found else None
+
+
 TEXT_CHECKS: tuple[TextCheck, ...] = (
     _other_format,
+    _other_script,
+    _lost_letters,
     _DamagedText(
         SUBWORD_TEXT,
         lambda line: detect_format(line.encode()) == SUBWORD_TEXT,
@@ -110,7 +124,7 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
         "text with wrong or lost letters",
         lambda line: _LOST_LETTER.search(line) or mend_encoding(line) != line,
         0.1,
-        "go back to the original file, and convert it to UTF-8",
+        ORIGINAL_FILE,
     ),
     _DamagedText(
         "text with wrong or lost letters",

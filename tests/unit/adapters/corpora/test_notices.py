@@ -7,6 +7,7 @@ import pytest
 
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
+from transformer_cli.adapters.corpora.writing import lost_letters, other_script
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.errors import DataError
 
@@ -53,7 +54,7 @@ def test_suspicious_text_pairs_are_named_as_given(tmp_path: Path, caplog: pytest
 
 def test_suspicious_text_swapped_sides_warn(warned: Warned) -> None:
     said = "source and target seem swapped, compared with train: valid; correct data.files"
-    assert warned(valid=VALID[::-1]) == [said]
+    assert warned(valid=VALID[::-1])[-1:] == [said]
 
 
 def test_suspicious_text_unknown_words_in_held_out_text_warn(warned: Warned) -> None:
@@ -179,3 +180,50 @@ def test_open_corpus_only_carriage_returns_is_refused(n_lines: int, tmp_path: Pa
     corpus = open_corpus(DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}}))
     with pytest.raises(DataError, match=r"text: carriage returns \(CR\) and no newlines \(LF\)"):
         list(corpus.splits["train"](lambda *_: None))
+
+
+SIMPLIFIED, TRADITIONAL = "这个国家的人们说他们会来。", "這個國家的人們說他們會來。"
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "found"),
+    [
+        (SIMPLIFIED, "zh-TW", "100% of the letters, such as 们 这 个"),
+        (SIMPLIFIED + 2 * TRADITIONAL, "yue_Hant", "33% of the letters, such as 们 这 个"),
+        (SIMPLIFIED, "zho_Hans", None),
+        (SIMPLIFIED, "zh", None),
+        (TRADITIONAL, "zh-CN", "100% of the letters, such as 們 這 個"),
+        (TRADITIONAL, "zh-HK", None),
+        ("佢哋仲未見過，你睇緊邊個着緊啲嘅事。", "zh-HK", None),
+        ("Ово је реченица о GitHub.", "sr-Latn", "70% of the letters, such as е о О"),
+        ("Ово је реченица о GitHub.", "sr_Cyrl", None),
+        ("Bu oʻzbekcha jumla.", "uz-Cyrl", "100% of the letters, such as u a B"),
+        ("यह एक वाक्य है, जो हिन्दी में है।", "hi-Latn", "100% of the letters, such as ह क य"),
+    ],
+)
+def test_other_script_names_the_share_and_letters(text: str, language: str, found: str | None) -> None:
+    assert other_script([text] * 10, language) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "language", "found"),
+    [
+        ("weie Mnner auf grnen Rdern", "de", "none of the letters ä ö ü ß in 2,000 words"),
+        ("il est tres fatigu ce", "fra_Latn", "none of the letters à â ç é è ê in 2,000 words"),
+        ("zluty kun upel dabelske ody", "cs", "none of the letters á é í ě ř š č ž in 2,000 words"),
+        ("weiße Männer auf Rädern hier", "de", None),
+        ("WEISSE MA\u0308NNER AUF DEN RÄDERN", "de", None),
+        ("the men on bikes here", "en", None),
+        ("ово је српски језик овде", "sr", None),
+    ],
+)
+def test_lost_letters_are_those_of_the_language(line: str, language: str, found: str | None) -> None:
+    lines = [line] * (2000 // len(line.split()))
+    assert lost_letters(lines, language) == found
+    assert lost_letters(lines[1:], language) is None
+
+
+def test_suspicious_text_without_umlauts_warns(warned: Warned) -> None:
+    lines = [line.encode("ascii", "ignore").decode() for line in TRAIN[0]]
+    (message,) = warned((lines, TRAIN[1]))
+    assert message.startswith("text without the usual letters of de (train, source: none of the letters ä ö ü ß in ")
