@@ -252,10 +252,11 @@ def test_translate_report_has_each_text_and_is_never_replaced(tfm: Tfm, project:
         2,
         True,
     )
-    lines = [f"{SENTENCES[0]} 7", "", LONG, SENTENCES[2]]
+    lines = [f"{SENTENCES[0]} 7", "", LONG, f"=1+1 {SENTENCES[2]}"]
     options = ("--on-too-long", "blank", "--report", tmp_path / "lines.tsv")
     assert tfm("translate", *options, stdin="\n".join(lines).encode(), cwd=project)[0] == 0
     found = [row.split("\t") for row in (tmp_path / "lines.tsv").read_text(encoding="utf-8").split("\n")[1:-1]]
+    assert found[2][2] == f"'{lines[3]}"  # a spreadsheet would compute it
     assert [(row[0], row[1], row[4]) for row in found] == [
         ("", "line 1", "a number is missing"),
         ("", "line 3", "a source that is too long"),

@@ -203,6 +203,8 @@ def translate(
 @contextmanager
 def _open_report(path: Path | None) -> Iterator[AddRow]:
     """Yields a function that adds a row to the report. After an error, the report has the rows before it."""
+    from transformer_cli.text.file_formats import escape_formula
+
     failure: BaseException | None = None
     with options.open_output(path) if path else nullcontext() as out:
 
@@ -210,7 +212,7 @@ def _open_report(path: Path | None) -> Iterator[AddRow]:
             if out:
                 file = file.encode(errors="replace").decode()  # a name may have bytes that are no text
                 cells = (file, place, source, target, "; ".join(checks), replaced, "")
-                print("\t".join(cell.translate(CELL_BREAKS) for cell in cells), file=out)
+                print("\t".join(escape_formula(cell.translate(CELL_BREAKS)) for cell in cells), file=out)
 
         if out:
             print("\t".join(REPORT_COLUMNS), file=out)

@@ -49,6 +49,7 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         },
     }.items()
 }
+_FORMULA = re.compile("'*[=+@＝＋＠－-]")  # as spreadsheets see it, also behind signs that were put before it
 _UTF_7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}")
 
 # Each pattern can match in one way only, so that matching takes linear time.
@@ -102,6 +103,19 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
 }
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
 MAY_BE_PLAIN = ("a table (CSV)", "a table (TSV)", "a part of an HTML document", JSON, SUBWORD_TEXT)
+
+
+def escape_formula(cell: str) -> str:
+    """Returns a cell of a table with a ' in front of what a spreadsheet would compute, such as =A1.
+
+    A text that begins like the result, '=A1, gets a second sign.
+    """
+    return f"'{cell}" if _FORMULA.match(cell) else cell
+
+
+def unescape_formula(cell: str) -> str:
+    """Returns the cell from which `escape_formula` made this one: '=A1 gives =A1, and ''=A1 gives '=A1."""
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
 
 
 def detect_format(beginning: bytes) -> str | None:

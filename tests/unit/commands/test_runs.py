@@ -202,7 +202,7 @@ def test_runs_and_curves_show_differing_settings(tfm: Tfm, workspace: Path, monk
     assert list(runs[0]["settings"]) == ["training.betas", "training.seed", "training.shards"]
     drawn: list[dict[str, Any]] = []
     monkeypatch.setattr(plots, "draw_curves", drawn.append)
-    monkeypatch.setattr(plots, "save", lambda figure, path: None)
+    monkeypatch.setattr(plots, "save", lambda figure, path, **options: None)
     assert tfm("curves", "tiny", "other", cwd=workspace)[0] == 0
     assert list(drawn[0])[1] == f"runs/other (betas {betas}, seed 7)"
 

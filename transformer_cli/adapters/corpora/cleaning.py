@@ -20,7 +20,7 @@ import numpy as np
 from ftfy import fix_encoding
 from numpy.typing import NDArray
 
-from transformer_cli.adapters.corpora.formats import LeaveOut
+from transformer_cli.adapters.corpora.formats import LeaveOut, apply_rule
 from transformer_cli.adapters.corpora.held_out import MAX_LINKED_PAIRS
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.text.languages import TARGET_TOKEN, short_code
@@ -92,17 +92,6 @@ def clean_pairs(
     if "language" in wanted and (is_wrong := _language_rule(data, counts)):
         pairs = apply_rule("language", is_wrong, pairs, leave_out)
     return pairs
-
-
-def apply_rule(
-    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[LocatedPair], leave_out: LeaveOut
-) -> Iterator[LocatedPair]:
-    """Yield the pairs to which a rule does not apply; the others go to `leave_out`."""
-    for source, target, location in pairs:
-        if applies(source, target):
-            leave_out(rule, source, target, location)
-        else:
-            yield source, target, location
 
 
 def mend_encoding(text: str) -> str:

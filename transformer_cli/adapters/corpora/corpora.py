@@ -21,8 +21,16 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from transformer_cli.adapters.corpora import multi30k
-from transformer_cli.adapters.corpora.cleaning import RULES, apply_rule, clean_pairs, pair_hashes, rule_parameters
-from transformer_cli.adapters.corpora.formats import TABLE, LeaveOut, pair_format, read_texts, require_files
+from transformer_cli.adapters.corpora.cleaning import RULES, clean_pairs, pair_hashes, rule_parameters
+from transformer_cli.adapters.corpora.formats import (
+    HEADING,
+    TABLE,
+    LeaveOut,
+    apply_rule,
+    pair_format,
+    read_texts,
+    require_files,
+)
 from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
@@ -144,6 +152,9 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
         files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
 
         def leave_out(rule: str, source: str, target: str, location: Location) -> None:
+            if rule == HEADING:  # no pair
+                log.info("%s is taken for a heading: %s", location, shorten(f"{source} | {target}", MAX_SHOWN_CHARS))
+                return
             found = counts.setdefault(rule, {"pairs": 0, "examples": []})
             found["pairs"] += 1
             found["examples"] += [[str(location), source, target]] if len(found["examples"]) < MAX_EXAMPLES else []

@@ -24,7 +24,7 @@ from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
-from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format
+from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format, unescape_formula
 from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
 from transformer_cli.text.lines import (
     MAX_LINE_CHARS,
@@ -55,6 +55,40 @@ SIDE_NAMES = (  # columns and files may have these names instead of languages; "
     ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
+UNUSUAL_NAMES = (  # likewise, if all cells of a heading are names
+    (
+        "text",
+        "text1",
+        "sentence",
+        "sentence1",
+        "segment",
+        "phrase",
+        "term",
+        "input",
+        "satz",
+        "begriff",
+        "phrase",
+        "texte",
+        "texto",
+        "testo",
+        "frase",
+        "oración",
+    ),
+    (
+        "text2",
+        "sentence2",
+        "translated",
+        "output",
+        "übersetzung",
+        "traduction",
+        "traducción",
+        "traduccion",
+        "traduzione",
+        "tradução",
+        "vertaling",
+    ),
+)
+OTHER_COLUMNS = ("id", "nr", "no", "number", "line", "file", "score", "domain", "date", "comment", "note", "notes", "")
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by region
 KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side holds keys
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
@@ -64,8 +98,15 @@ MORE_CELLS = "more cells than other rows"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
 CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
 NOT_CONFIRMED = ("", "-", "0", "n", "no", "nein", "non", "false")  # cells of a row that is left out
+SPREADSHEET_ERROR, MISSING_VALUE, HEADING = "a spreadsheet's error", "a missing value", "a heading"
+MIN_WORDS_BESIDE, MIN_CHARACTERS_BESIDE = 3, 6  # a missing value; the latter in a language without spaces
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
+_SPREADSHEET_ERROR = re.compile(  # in English, German, French, Spanish and Italian
+    r"Err:\d{3}|#(?:N/[AD]|NV|DIV/0!|GETTING_DATA|(?:NAME|NOM|NOME|¿NOMBRE)\?|¡(?:REF|VALOR|NUM|NULO)!"
+    r"|(?:REF|RIF|BEZUG|VALUE|WERT|VALEUR|VALORE|NUM|ZAHL|NOMBRE|NULL|NUL|NULLO|SPILL|CALC|FIELD|BLOCKED|CONNECT)!)"
+)
+_MISSING_VALUE = re.compile("nan|NaN|NULL|null|None|NaT|<NA>")  # as pandas and databases write it
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
     r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"
 )
@@ -108,9 +149,36 @@ def read_texts(
                     raise DataError(f"{path}: {file_format}, which has both sides; {remedy}")
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
-            pairs = FORMATS[pair_format(text, data)](text, data, leave_out)
+            file_format = pair_format(text, data)
+            pairs = FORMATS[file_format](text, data, leave_out)
+            if file_format in (TABLE, JSON):
+                pairs = apply_rule(MISSING_VALUE, _has_missing_value, pairs, leave_out)
+        pairs = apply_rule(SPREADSHEET_ERROR, _has_spreadsheet_error, pairs, leave_out)
         pairs = _count_before_errors(pairs)
         yield from pairs if data.allow_keys else _refuse_keys(pairs)
+
+
+def apply_rule(
+    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[LocatedPair], leave_out: LeaveOut
+) -> Iterator[LocatedPair]:
+    """Yield the pairs to which a rule does not apply; the others go to `leave_out`."""
+    for source, target, location in pairs:
+        if applies(source, target):
+            leave_out(rule, source, target, location)
+        else:
+            yield source, target, location
+
+
+def _has_spreadsheet_error(source: str, target: str) -> bool:
+    return any(map(_SPREADSHEET_ERROR.fullmatch, (source.strip(), target.strip())))
+
+
+def _has_missing_value(source: str, target: str) -> bool:
+    """Whether one side is None or the like and the other a longer text, of which that is no translation."""
+    for side, other in ((source, target), (target, source)):
+        if _MISSING_VALUE.fullmatch(side.strip()):
+            return len(other.split()) >= MIN_WORDS_BESIDE or sum(map(is_spaceless, other)) >= MIN_CHARACTERS_BESIDE
+    return False
 
 
 def _count_before_errors(pairs: Iterator[LocatedPair]) -> Iterator[LocatedPair]:
@@ -290,13 +358,15 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                 columns = named = _find_columns(wanted, cells, location)
             else:
                 refuse_heading(cells, data, location, "name their columns (--columns, or data.columns)")
-                columns = named or (0, 1)
                 if not named:
-                    _refuse_columns_without_text(sample, width, path)
+                    if not (named := find_unusual_heading(sample, data)):
+                        _refuse_columns_without_text(sample, width, path)
+                columns = named or (0, 1)
             if named:
                 width = max(width, len(cells))
                 headings = [cell.strip().lower() for cell in cells]
                 confirmed = headings.index(CONFIRMED) if CONFIRMED in headings else -1
+                leave_out(HEADING, cells[named[0]], cells[named[1]], location)
                 continue
         if any(cells[width:]):
             cells = _as_csv(cells, width)
@@ -304,6 +374,8 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
             found = f"{pluralize(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
             raise DataError(f"{location} has {found}; correct the line, or name other columns")
         source, target = (_on_one_line(cells[column]) for column in columns)
+        if confirmed >= 0:
+            source, target = unescape_formula(source), unescape_formula(target)
         if confirmed >= 0 and "".join(cells[confirmed : confirmed + 1]).strip().lower() in NOT_CONFIRMED:
             leave_out(UNCONFIRMED, source, target, location)
         elif any(cells[width:]):  # a tab within a text shifts the columns
@@ -639,12 +711,31 @@ def read_beginning(path: Path) -> bytes:
     return content.removeprefix(BOM_UTF8)
 
 
-def find_sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
-    """Returns the indices of the names for source and target, such as "de" or "source_text"; None if one is missing."""
+def find_unusual_heading(rows: Sequence[Sequence[str]], data: DataConfig) -> tuple[int, int] | None:
+    """Returns the indices of source and target if the first row is a heading such as text, translation; else None.
+
+    All of its cells are names of columns or languages, and none of them is in its column again. rows: of a table.
+    """
+    names = {*chain(*SIDE_NAMES, *UNUSUAL_NAMES, OTHER_COLUMNS)}
+    first, *others = [[cell.strip().lower() for cell in row] for row in rows] or [[]]
+    occurs_again = any(cell == name for row in others for name, cell in zip(first, row, strict=False))
+    is_heading = all(name in names or language_code(name) in LANGUAGE_NAMES for name in first)
+    return find_sides(first, data, UNUSUAL_NAMES) if is_heading and not occurs_again else None
+
+
+def find_sides(
+    names: Sequence[str], data: DataConfig, further: Sequence[Sequence[str]] = ((), ())
+) -> tuple[int, int] | None:
+    """Returns the indices of the names for source and target, such as "de" or "source_text"; None if one is missing.
+
+    further: more names for source and for target.
+    """
     found = []
-    for language, roles in zip((data.source, data.output_language), SIDE_NAMES, strict=True):
-        bare = [_TEXT_SUFFIX.sub("", name.strip().lower()) for name in names]
+    for language, roles, more in zip((data.source, data.output_language), SIDE_NAMES, further, strict=True):
+        whole = [name.strip().lower() for name in names]
+        bare = [_TEXT_SUFFIX.sub("", name) for name in whole]
         ranks = [1.5 if name in roles else _language_match(name, language) for name in bare]
+        ranks = [rank or 0.5 * (name in more) for rank, name in zip(ranks, whole, strict=True)]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
     return None if -1 in found or found[0] == found[1] else (found[0], found[1])

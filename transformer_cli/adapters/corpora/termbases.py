@@ -10,8 +10,10 @@ from tempfile import TemporaryDirectory
 
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
+    SAMPLE_ROWS,
     children,
     find_sides,
+    find_unusual_heading,
     read_beginning,
     read_rows,
     read_units,
@@ -66,11 +68,11 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
 
     As in DeepL's tables, two more columns may have the language codes of each row.
     """
-    beginning = [cells for cells, _ in islice(_read_entries(path, data), 2)]
+    beginning = [cells for cells, _ in islice(_read_entries(path, data), SAMPLE_ROWS)]
     if any(map(_MEMOQ_NAME.match, beginning[0] if beginning else ())):
         yield from _read_memoq(path, data, left_out)
         return
-    first_codes = [cells[2:] for cells in beginning]
+    first_codes = [cells[2:] for cells in beginning[:2]]
     has_codes = all(len(codes) == 2 and LANGUAGE_NAMES.keys() >= {*map(language_code, codes)} for codes in first_codes)
     columns, names, of_status = (0, 1), dict[int, str](), set[str | int]()
     for number, (cells, location) in enumerate(_read_entries(path, data)):
@@ -78,7 +80,7 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
             columns = find_sides(cells[2:], data) or (0, 0)
         elif number == 0:
             refuse_heading(cells, data, location, "correct it")
-            if named := find_sides(cells, data):
+            if named := find_sides(cells, data) or find_unusual_heading(beginning, data):
                 columns, names = named, dict(enumerate(cells))
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)

@@ -13,8 +13,11 @@ import pytest
 
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
+    HEADING,
+    MISSING_VALUE,
     OTHER_LANGUAGES,
     PLURAL_FORMS,
+    SPREADSHEET_ERROR,
     UNCONFIRMED,
     UNTRANSLATED,
     pair_files,
@@ -268,11 +271,69 @@ def test_read_texts_xliff_codes_of_phrase_are_left_out(read: Read) -> None:
 
 def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path) -> None:
     path, left_out = tmp_path / "report.tsv", list[tuple[str, str]]()
-    rows = ["a.po\tline 1\ta\tA\t\t\tyes", "a.po\tline 2\tb\tB\t\t\t", "a.po\tline 3\tc\tC", "a\tx\td\tD\t\t\t Nein "]
+    rows = [
+        "a.po\tline 1\t'=a\t''-A\t\t\tyes",
+        "a.po\tline 2\tb\tB\t\t\t",
+        "a.po\tline 3\tc\tC",
+        "a\tx\td\tD\t\t\t Nein ",
+    ]
     heading = "file\tplace\tsource\ttarget\tcheck\treplaced\tConfirmed"
     path.write_text("\n".join([heading, *rows]), encoding="utf-8")
-    assert list(places(path, left_out)) == [("a", "A", "line 2")]
-    assert left_out == [(UNCONFIRMED, f"{path}: line {number}") for number in (3, 4, 5)]
+    assert list(places(path, left_out)) == [("=a", "'-A", "line 2")]
+    expected = [(HEADING, 1), *((UNCONFIRMED, number) for number in (3, 4, 5))]
+    assert left_out == [(reason, f"{path}: line {number}") for reason, number in expected]
+
+
+@pytest.mark.parametrize(
+    ("heading", "is_turned"),
+    [
+        ("text\ttranslation", False),
+        ("Traduction\tPhrase", True),
+        ("Deutsch\tÜbersetzung", False),
+        ("sentence1\tsentence2", False),
+        ("text\tText", None),
+        ("Satz\tsentence", None),
+        ("Hund\ttranslation", None),
+    ],
+)
+def test_read_texts_unusual_heading_is_left_out_and_said(heading: str, is_turned: bool | None, tmp_path: Path) -> None:
+    path, left_out = tmp_path / "a.tsv", list[tuple[str, str]]()
+    path.write_text(f"{heading}\nein Hund\ta dog\n", encoding="utf-8")
+    first, pair = tuple(heading.split("\t")), ("ein Hund", "a dog")
+    expected = [first, pair] if is_turned is None else [pair[::-1] if is_turned else pair]
+    assert [found[:2] for found in places(path, left_out)] == expected
+    assert left_out == [(HEADING, f"{path}: line 1")] * (is_turned is not None)
+
+
+def test_read_texts_first_row_whose_cells_occur_again_is_a_pair(read: Read) -> None:
+    assert [pair[:2] for pair in read("Text\tTranslation\nText\ttext\n")] == [("Text", "Translation"), ("Text", "text")]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        *((f"ein\t{error}", SPREADSHEET_ERROR) for error in ("#N/A", "#NAME?", "#BEZUG!", "#¿NOMBRE?", " Err:509 ")),
+        ("#REF!\tone", SPREADSHEET_ERROR),
+        ("drei rote Hunde\tNULL", MISSING_VALUE),
+        ("nan\tthree red dogs", MISSING_VALUE),
+        ("猫が走っている\tNone", MISSING_VALUE),
+        ("Keine\tNone", None),
+        ("Das ist NULL\tThis is NULL", None),
+        ("Hurra\t#WOW!", None),
+    ],
+)
+def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(
+    row: str, reason: str | None, tmp_path: Path
+) -> None:
+    path, left_out = tmp_path / "a.tsv", list[tuple[str, str]]()
+    path.write_text(f"a\tb\n{row}\n", encoding="utf-8")
+    assert len(list(places(path, left_out))) == (1 if reason else 2)
+    assert left_out == ([(reason, f"{path}: line 2")] if reason else [])
+    sides = [tmp_path / f"c.{language}" for language in ("de", "en")]
+    for side, cell in zip(sides, row.split("\t"), strict=True):
+        side.write_text(f"{cell}\n", encoding="utf-8")
+    found = read_texts([FilePair(source=sides[0], target=sides[1])], settings())
+    assert bool(list(found)) == (reason != SPREADSHEET_ERROR)
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ SIMPLIFIED, TRADITIONAL = "这个国家的人们说他们会来。", "這個國�
         ("Ово је реченица о GitHub.", "sr-Latn", "70% of the letters, such as е о О"),
         ("Ово је реченица о GitHub.", "sr_Cyrl", None),
         ("Bu oʻzbekcha jumla.", "uz-Cyrl", "100% of the letters, such as u a B"),
-        ("यह एक वाक्य है, जो हिन्दी में है।", "hi-Latn", "100% of the letters, such as ह क य"),
+        ("यह एक वाक्य है, जो हिन्दी में है।", "hi-Latn", "100% of the letters, such as ह य क"),
     ],
 )
 def test_other_script_names_the_share_and_letters(text: str, language: str, found: str | None) -> None:
@@ -225,5 +225,5 @@ def test_lost_letters_are_those_of_the_language(line: str, language: str, found:
 
 def test_suspicious_text_without_umlauts_warns(warned: Warned) -> None:
     lines = [line.encode("ascii", "ignore").decode() for line in TRAIN[0]]
-    (message,) = warned((lines, TRAIN[1]))
+    (message,) = (each for each in warned((lines, TRAIN[1])) if "usual letters" in each)
     assert message.startswith("text without the usual letters of de (train, source: none of the letters ä ö ü ß in ")

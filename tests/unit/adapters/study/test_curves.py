@@ -115,7 +115,7 @@ def test_curves_are_drawn_at_first_and_at_the_end(
 ) -> None:
     drawn = list[int]()
     history = tmp_path / "tiny/history.jsonl"
-    monkeypatch.setattr(plots, "save", lambda figure, path: drawn.append(history.read_text().count("\n")))
+    monkeypatch.setattr(plots, "save", lambda figure, path, follow: drawn.append(history.read_text().count("\n")))
     train_tiny(tmp_path, "training.epochs=4")
     assert drawn == [1, 4]
     monkeypatch.setattr(curves_module, "MIN_SECONDS", 0)

@@ -100,6 +100,7 @@ Term_Info,German_Germany,Term_Info
         (TBX, {"Hund*": "hound|forbidden", "Köter": "hound|forbidden"}, "FORBIDDEN (2), WITHOUT (1)"),
         (MEMOQ, {"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}, "FORBIDDEN (2), WITHOUT (2)"),
         ("English;German_Austria\ncat;Katze\n", {"Katze": "cat"}, ""),
+        ("Term\tTranslation\nKatze\tcat\n", {"Katze": "cat"}, ""),
         *(
             (
                 f"Hund;tike;{status};\nHund;dog;{good};\nBär;bear;;x\n",
