@@ -130,12 +130,14 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
     return [*found, DrawCurves()]
 
 
-def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[str, ...]]:
+def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> tuple[list[tuple[str, ...]], list[str]]:
     """Returns rows with the losses of a fine-tuned run's validations, and BLEU before and after fine-tuning.
 
-    The run has `training.extra_valid`. Raises DataError, and as `Translator.load` does.
+    Also returns a verdict on each text that has too few lines for its BLEU to show a difference. The run has
+    `training.extra_valid`. Raises DataError, and as `Translator.load` does.
     """
     from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, forgetting_table
+    from transformer_cli.adapters.study.statistics import paired_verdict
     from transformer_cli.compute.devices import choose_device
     from transformer_cli.runs.checkpoints import load_validation_weights
     from transformer_cli.search.decoder import TransformerEngine
@@ -144,7 +146,13 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> list[tuple[s
     # Not those of the initial run, which may have been deleted or trained further
     weights = load_validation_weights(run, INITIAL_VALIDATION).to(choose_device(device)).eval()
     initial = translate.Translator([run], TransformerEngine([weights]), ["initial"], Terminology())
-    return forgetting_table(run, initial, Translator(run, device), data_dir=data_dir)
+    data, names = run.config.data, ("the initial model", "the final one")
+
+    def judge(text: scoring.ParallelText, systems: Sequence[Sequence[str]]) -> str:
+        references, language = text.references, data.output_language
+        return paired_verdict(names, systems, references, language=language, lowercase=data.lowercased)
+
+    return forgetting_table(run, initial, Translator(run, device), data_dir=data_dir, judge=judge)
 
 
 def read_glossary(path: Path | None, data: DataConfig) -> dict[str, str]:

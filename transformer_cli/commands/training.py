@@ -158,7 +158,7 @@ def train(
     extra_valid: Annotated[list[str] | None, typer.Option(
         "--extra-valid", metavar="FILE", help="With --from: also validate on this text, e.g. of the old domain. At the "
         "end, initial and fine-tuned weights are interpolated, to forget less of it. A file of sentence pairs, or the "
-        "name of a split. Repeatable.")] = None,
+        "name of a split or a run (its validation text). Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
         "--replay", metavar="FILE", help="With --from: take half of each epoch from this text. A file of sentence "
         "pairs, the name of a split, or a file of source sentences, which the initial model translates first. "
@@ -188,7 +188,8 @@ def train(
         if run.config.data.tokens == "subwords":
             log.info("tip: `tfm export %s` makes single sentences start faster (no PyTorch)", run.folder)
         if run.config.training.extra_valid:
-            print(format_table(api.finetuning_table(run)))
+            rows, verdicts = api.finetuning_table(run)
+            print("\n".join([format_table(rows), *verdicts]))
 
 
 def curves(

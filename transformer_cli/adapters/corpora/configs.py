@@ -74,7 +74,7 @@ def config_for_files(
     if not is_new:
         return config, path
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
-    shares = held_out_shares(n_pairs, config.data).model_dump()
+    shares = held_out_shares(n_pairs, config.data, is_finetuned=inherited is not None).model_dump()
     chosen["data.held_out"] = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
     if inherited:
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_FINETUNING // max(1, n_pairs)))

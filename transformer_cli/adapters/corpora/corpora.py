@@ -51,6 +51,7 @@ TARGET_HELD_OUT_PAIRS, MAX_HELD_OUT_SHARE = 1_000, 0.02  # of a held-out split
 MAX_SWAPPED_SHARE = 0.1  # of the training pairs; for more, a warning
 MIN_EXPECTED_PAIRS = 5  # in a held-out split; by chance, it is then empty for one text in 150
 MAX_SHARE_OF_SMALL_TEXT = 0.4
+FINETUNING_PAIRS, MAX_FINETUNING_SHARE = 100, 0.1  # to hold out for validation of a fine-tuned run
 MIN_PAIRS_FOR_TEST = 1_000  # a smaller text has no test split
 
 log = logging.getLogger(__name__)
@@ -246,15 +247,17 @@ def _distribute(folder: Path, names: Mapping[int, str], assigned: bytes) -> None
         whole.unlink()
 
 
-def held_out_shares(n_pairs: int, data: DataConfig) -> HeldOutConfig:
+def held_out_shares(n_pairs: int, data: DataConfig, *, is_finetuned: bool = False) -> HeldOutConfig:
     """Returns the shares to hold out for splits without files: TARGET_HELD_OUT_PAIRS, but at most MAX_HELD_OUT_SHARE.
 
-    Of a small text, a larger share is held out, so that no split is empty.
+    Of a small text, a larger share is held out, so that no split is empty. is_finetuned: hold out FINETUNING_PAIRS for
+    validation, but at most MAX_FINETUNING_SHARE: fewer cannot tell whether fine-tuning helps.
     """
     share = min(MAX_HELD_OUT_SHARE, float(f"{TARGET_HELD_OUT_PAIRS / max(1, n_pairs):.2g}"))
     share = max(share, min(MAX_SHARE_OF_SMALL_TEXT, float(f"{MIN_EXPECTED_PAIRS / max(1, n_pairs):.2g}")))
     given = data.files or {}
+    tuning = min(MAX_FINETUNING_SHARE, float(f"{FINETUNING_PAIRS / max(1, n_pairs):.2g}")) if is_finetuned else 0.0
     return HeldOutConfig(
-        valid=0.0 if "valid" in given else share,
+        valid=0.0 if "valid" in given else max(share, tuning),
         test=0.0 if n_pairs < MIN_PAIRS_FOR_TEST or {*given} - {"train", "valid"} else share,
     )

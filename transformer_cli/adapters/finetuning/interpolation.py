@@ -5,7 +5,7 @@ share·initial (Wortsman et al. 2022), with the share that suits both texts best
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -16,7 +16,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_validation_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, best_of, load_average, validations_so_far
-from transformer_cli.scoring.evaluate import ParallelText, evaluate_text
+from transformer_cli.scoring.evaluate import ParallelText, Result, evaluate_text
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import FinalWeights, TrainerView
@@ -25,6 +25,10 @@ from transformer_cli.translate import Translator
 INITIAL_VALIDATION = 1  # number of the validation of the initial weights, before the first step
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, to choose from unless training.interpolation is set
 MAX_SCORED_LINES = 300  # lines of each text that are scored by BLEU at the end
+MIN_SURE_LINES = 100  # fewer have an interval and a verdict beside their BLEU
+
+Judge = Callable[[ParallelText, Sequence[Sequence[str]]], str]
+"""Returns the verdict on two translations of a text, the initial model's and the final one's"""
 
 log = logging.getLogger(__name__)
 
@@ -83,11 +87,14 @@ def interpolate(finetuned: Transformer, initial: Transformer, share: float) -> T
     return initial
 
 
-def forgetting_table(run: Run, initial: Translator, final: Translator, *, data_dir: Path) -> list[tuple[str, ...]]:
+def forgetting_table(
+    run: Run, initial: Translator, final: Translator, *, data_dir: Path, judge: Judge
+) -> tuple[list[tuple[str, ...]], list[str]]:
     """Returns a table of both validation losses after each validation, and BLEU of the initial and the final model.
 
-    BLEU is that of the first MAX_SCORED_LINES lines of each text. Raises DataError or CheckpointError if a text or a
-    part of the run is gone.
+    BLEU is that of the first MAX_SCORED_LINES lines of each text. That of fewer than MIN_SURE_LINES has its 95 %
+    interval, and what `judge` says of the difference is returned, too: it may be chance. Raises DataError or
+    CheckpointError if a text or a part of the run is gone.
     """
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     texts = [
@@ -97,7 +104,13 @@ def forgetting_table(run: Run, initial: Translator, final: Translator, *, data_d
             ("extra_valid", copied_lines(run, "extra_valid")),
         )
     ]
-    before, after = ([f"{evaluate_text(each, text).result.bleu:.2f}" for text in texts] for each in (initial, final))
+    found = [[evaluate_text(each, text) for text in texts] for each in (initial, final)]
+    before, after = ([_bleu(each.result) for each in of_model] for of_model in found)
+    verdicts = [
+        f"{text.name}: {judge(text, [[line.text for line in each.translations] for each in both])}"
+        for text, *both in zip(texts, *found, strict=True)
+        if len(text.sources) < MIN_SURE_LINES
+    ]
     bleu = [f"{text.name} BLEU ({pluralize(len(text.sources), 'line')})" for text in texts]
     rows: list[tuple[str, ...]] = [("after", "valid loss", "extra_valid loss", *bleu)]
     for number, each in enumerate(validations_so_far(run)):
@@ -106,4 +119,9 @@ def forgetting_table(run: Run, initial: Translator, final: Translator, *, data_d
     if average := load_average(run, "best"):
         name = f"{average.interpolation or 0:.0%} initial weights"
         rows.append((name, f"{average.valid_loss:.3f}", f"{average.extra_valid_loss or 0:.3f}", *after))
-    return rows
+    return rows, verdicts
+
+
+def _bleu(result: Result) -> str:
+    interval = result.bleu_interval if result.sentences < MIN_SURE_LINES else None
+    return f"{result.bleu:.2f} ± {interval.half_width:.2f}" if interval else f"{result.bleu:.2f}"

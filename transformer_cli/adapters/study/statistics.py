@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RESAMPLES, Interval
+from transformer_cli.scoring.metrics import MAX_INTERVAL_SENTENCES, METRICS, RESAMPLES, Interval, text_metrics
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +153,20 @@ def paired_tests(systems: Sequence[Sequence[str]], metrics: Mapping[str, Any]) -
             scores.append(PairedScore(resampled.score, interval, difference))
         by_metric[name] = ByMetric([str(each[key]) for each in signatures], scores)
     return by_metric
+
+
+def paired_verdict(
+    names: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+    *,
+    language: str,
+    lowercase: bool,
+) -> str:
+    """Returns one sentence that compares two systems on one text by `paired_tests`; see `verdicts`, `score_text`."""
+    results = paired_tests(systems, text_metrics(language=language, lowercase=lowercase, references=references))
+    differences = [[each.difference for each in results[by].scores if each.difference] for by in METRICS]
+    return verdicts(names, *differences, evidence=[f"{len(systems[0]):,} sentences"])[0]
 
 
 def group_tests(

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from kinds import Tfm, TrainTiny
+from sealed import set_config
 from transformer_cli import Translator
 from transformer_cli.adapters.finetuning.copied_text import copied_lines, encode_sides
 from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, interpolate
@@ -94,7 +95,10 @@ def test_extra_valid_has_losses_and_chooses_the_interpolation(
     assert found[int(100 * made.interpolation)] == min(found.values())
     assert corpus_losses(load_best(run, torch.device("cpu"))[1], split, np.arange(2)).loss == made.extra_valid_loss
     shutil.rmtree(runs / "base")  # the run has what it needs of it
-    rows = finetuning_table(run, data_dir=project / "data")
+    rows, said = finetuning_table(run, data_dir=project / "data")
+    assert all(re.fullmatch(r"\d+\.\d\d ± \d+\.\d\d", cell) for row in (rows[1], rows[-1]) for cell in row[3:])
+    assert [line.partition(":")[0] for line in said] == ["valid", "extra_valid"]
+    assert re.search(r"40 sentences (cannot tell|show no difference)|is better", said[0])
     assert [row[0].split(":")[0] for row in rows] == ["after", "step 0", "step 2", "step 4", "100% initial weights"]
 
 
@@ -151,6 +155,25 @@ def test_replay_is_half_of_an_epoch_and_resumes_exactly(train_tiny: TrainTiny, r
     (resumed.folder / "replay.source.txt").write_text("", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"replay\.source\.txt"):
         train_tiny(runs, *FINETUNE, *beside)
+
+
+@pytest.mark.parametrize(("setting", "split"), [("extra_valid", "valid"), ("replay", "train")])
+def test_extra_valid_and_replay_name_a_run_for_its_text(
+    setting: str, split: str, train_tiny: TrainTiny, runs: Path, project: Path
+) -> None:
+    once = ("training.batch_size=100", "training.epochs=1", "training.initialize_from=base")
+    run = train_tiny(runs, *once, f"training.{setting}=[base]", "name=tuned")
+    (folder,) = (project / "data").iterdir()
+    for side in ("source", "target"):
+        copied = (run.folder / f"{setting}.{side}.txt").read_text(encoding="utf-8")
+        assert copied == (folder / f"{split}.{side}.txt").read_text(encoding="utf-8")
+    other = shutil.copytree(runs / "base", runs / "other")
+    set_config(other, load_config(runs / "base/config.yaml", ["data.target=nl"]))
+    with pytest.raises(ConfigError, match=r"other translates de→nl, not de→en; name another run, or a file of pairs$"):
+        train_tiny(runs, *once, f"training.{setting}=[{other}]", "name=wrong")
+    set_config(other, load_config(runs / "base/config.yaml", ["data.fingerprint='12345678'"]))
+    with pytest.raises(DataError, match="no dataset files de→en with fingerprint 12345678"):
+        train_tiny(runs, *once, f"training.{setting}=[other]", "name=wrong")
 
 
 def test_replay_source_only_is_translated_first(train_tiny: TrainTiny, runs: Path, tmp_path: Path) -> None:
