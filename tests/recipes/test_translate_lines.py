@@ -252,7 +252,7 @@ def test_translate_report_has_each_text_and_is_never_replaced(tfm: Tfm, project:
         2,
         True,
     )
-    lines = [f"{SENTENCES[0]} 7", "", LONG, f"=1+1 {SENTENCES[2]}"]
+    lines = [f"{SENTENCES[0]} 7", "", LONG, f"=SUM {SENTENCES[2]}"]
     options = ("--on-too-long", "blank", "--report", tmp_path / "lines.tsv")
     assert tfm("translate", *options, stdin="\n".join(lines).encode(), cwd=project)[0] == 0
     found = [row.split("\t") for row in (tmp_path / "lines.tsv").read_text(encoding="utf-8").split("\n")[1:-1]]

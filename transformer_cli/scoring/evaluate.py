@@ -4,6 +4,7 @@ BLEU and chrF use the raw text of the references, not their tokens.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,7 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig
-from transformer_cli.data.dataset import MIN_WARNED_OVERLAP, Dataset, EncodedSplit, Rows, Side, find_dataset
+from transformer_cli.data.dataset import (
+    MIN_WARNED_OVERLAP,
+    Dataset,
+    EncodedSplit,
+    Rows,
+    Side,
+    find_dataset,
+    read_manifest,
+)
 from transformer_cli.errors import ArgumentError, ConfigError, DataError, FileError
 from transformer_cli.pipeline import Translation
 from transformer_cli.runs.provenance import append_result, sha256_of_lines
@@ -40,7 +49,14 @@ from transformer_cli.scoring.metrics import (
 from transformer_cli.search.interface import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
-from transformer_cli.text.lines import line_count_error, read_lines, refuse_lone_surrogates, truncated_lines, zip_lines
+from transformer_cli.text.lines import (
+    MAX_LINE_BYTES,
+    decoded_lines,
+    line_count_error,
+    read_lines,
+    refuse_lone_surrogates,
+    zip_lines,
+)
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 from transformer_cli.text.words import tokenizer_or_fallback
 from transformer_cli.translate import Translator
@@ -229,9 +245,10 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
     """Warn of lines, and of references from 1 % on, that are in the run's training text, if its dataset can be read."""
     try:
         folder = find_dataset(data, data_dir)
+        max_bytes = read_manifest(folder)["splits"]["train"]["sentences"] * MAX_LINE_BYTES
         found = {
-            "line": _count_seen(text.sources, folder / "train.source.txt"),
-            "reference": _count_seen(chain(*text.references), folder / "train.target.txt"),
+            "line": _count_seen(text.sources, folder / "train.source.txt", max_bytes),
+            "reference": _count_seen(chain(*text.references), folder / "train.target.txt", max_bytes),
         }
     except (DataError, FileError):
         return
@@ -243,12 +260,19 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
         log.warning("%s: also in the training text: %s; %s", text.name, ", ".join(seen), what)
 
 
-def _count_seen(lines: Iterable[str], trained: Path) -> tuple[int, int]:
-    """Returns how many lines are in a file, ignoring case and spaces, and how many are not blank."""
+def _count_seen(lines: Iterable[str], trained: Path, max_bytes: int) -> tuple[int, int]:
+    """Returns how many lines are in a file, ignoring case and spaces, and how many are not blank.
+
+    Raises FileError if it is not a file of at most `max_bytes`, DataError.
+    """
     keys = ["".join(line.split()).casefold() for line in lines if line.strip()]
     wanted = {*keys}
-    with open_regular(trained):  # raises if it is not a file
-        seen = {key for line in truncated_lines(trained) if (key := "".join(line.split()).casefold()) in wanted}
+    with open_regular(trained) as file:
+        if os.fstat(file.fileno()).st_size > max_bytes:
+            raise FileError(f"{trained}: larger than {max_bytes:,} bytes, so it is not the expected file")
+        seen = {
+            key for line in decoded_lines(file, str(trained)) if (key := "".join(line.split()).casefold()) in wanted
+        }
     return sum(key in seen for key in keys), len(keys)
 
 

@@ -358,9 +358,8 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
                 columns = named = _find_columns(wanted, cells, location)
             else:
                 refuse_heading(cells, data, location, "name their columns (--columns, or data.columns)")
-                if not named:
-                    if not (named := find_unusual_heading(sample, data)):
-                        _refuse_columns_without_text(sample, width, path)
+                if not (named := named or find_unusual_heading(sample, data)):
+                    _refuse_columns_without_text(sample, width, path)
                 columns = named or (0, 1)
             if named:
                 width = max(width, len(cells))

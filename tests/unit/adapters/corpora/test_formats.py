@@ -535,7 +535,8 @@ def test_read_texts_tsv_row_with_more_cells_is_left_out(
     expected[0 if is_first else 1 : 0 if is_first else 1] = [pair] if pair else []
     assert [found[:2] for found in places(path, left_out)] == expected
     number = 1 + (not is_first) + bool(heading)
-    assert left_out == [("more cells than other rows", f"{path}: line {number}")] * (pair is None)
+    headings = [(HEADING, f"{path}: line 1")] * bool(heading)
+    assert left_out == [*headings, *([("more cells than other rows", f"{path}: line {number}")] * (pair is None))]
 
 
 def test_read_texts_tsv_heading_names_a_column_that_rows_lack(read: Read) -> None:

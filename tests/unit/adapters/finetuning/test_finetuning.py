@@ -228,7 +228,7 @@ def test_train_prints_losses_and_bleu_of_both_texts(workspace: Path, old: Path, 
     assert header.split("  ")[0] == "after"
     assert header.endswith("valid BLEU (40 lines)  extra_valid BLEU (2 lines)")
     assert (initial.split()[:2], step.split()[0], final.split()[1:3]) == (["step", "0"], "step", ["initial", "weights"])
-    assert len(re.findall(r"\d+\.\d\d\b", initial)) == len(re.findall(r"\d+\.\d\d\b", final)) == 2
+    assert len(re.findall(r"\d+\.\d\d ± \d", initial)) == len(re.findall(r"\d+\.\d\d ± \d", final)) == 2
 
 
 def test_train_from_a_run_takes_the_runs_own_dataset(workspace: Path, corpus: Path, tfm: Tfm) -> None:
