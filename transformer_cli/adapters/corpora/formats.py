@@ -55,39 +55,11 @@ SIDE_NAMES = (  # columns and files may have these names instead of languages; "
     ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
     ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
 )
-UNUSUAL_NAMES = (  # likewise, if all cells of a heading are names
-    (
-        "text",
-        "text1",
-        "sentence",
-        "sentence1",
-        "segment",
-        "phrase",
-        "term",
-        "input",
-        "satz",
-        "begriff",
-        "phrase",
-        "texte",
-        "texto",
-        "testo",
-        "frase",
-        "oración",
-    ),
-    (
-        "text2",
-        "sentence2",
-        "translated",
-        "output",
-        "übersetzung",
-        "traduction",
-        "traducción",
-        "traduccion",
-        "traduzione",
-        "tradução",
-        "vertaling",
-    ),
-)
+_UNUSUAL_NAMES = """
+text text1 sentence sentence1 segment phrase term input satz begriff texte texto testo frase oración;
+text2 sentence2 translated output übersetzung traduction traducción traduccion traduzione tradução vertaling
+"""  # of sides, if all cells of a heading are names
+UNUSUAL_NAMES = [each.split() for each in _UNUSUAL_NAMES.split(";")]
 OTHER_COLUMNS = ("id", "nr", "no", "number", "line", "file", "score", "domain", "date", "comment", "note", "notes", "")
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by region
 KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side holds keys
@@ -169,8 +141,8 @@ def apply_rule(
             yield source, target, location
 
 
-def _has_spreadsheet_error(source: str, target: str) -> bool:
-    return any(map(_SPREADSHEET_ERROR.fullmatch, (source.strip(), target.strip())))
+def _has_spreadsheet_error(*sides: str) -> bool:
+    return any(_SPREADSHEET_ERROR.fullmatch(side.strip()) for side in sides)
 
 
 def _has_missing_value(source: str, target: str) -> bool:
