@@ -17,12 +17,15 @@ from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 
 ORDINAL_LANGUAGES = re.compile("de|gsw|lb|nds|tr")  # with ordinals before capital letters too, as in "am 3. Oktober"
+NUMBER_ORDINAL_LANGUAGES = re.compile("(?!(?:en|es|fr|it|nl|pt|ru|uk)$).*")  # as in "3. 5. 2020"
 INFORMAL_LANGUAGES = re.compile("en|et")  # in which a word in lower case often begins a sentence
-ABBREVIATIONS = re.compile("approx|aprox|dr|forts|gen|im|incl|mr|mrs|ms|prof|st|sv|v|vs|św")
+ABBREVIATIONS = re.compile("approx|aprox|avg|dept|dr|excl|forts|gen|govt|im|incl|misc|mrs?|ms|prof|st|sv|v|vs|św")
 NUMBER_ABBREVIATIONS = re.compile(
-    r"abb|abk|abs|abt|allg|anm|art|aufl|bd|betr|bl|bsp|bspw|ca|cap|de[ckz]|febr?|fig|geb|gem|godz|inkl|jg|kap|kl|klo|ks|"
-    r"lit|lkm|m[aà]x|mill|mind?|no|nro?|núm|obr|odst|okt?|oz|p[aáà]g|par|pkt|pl|pos|pp|puh|písm|příl|resp|rn|roč|stk|"
-    r"\w*str|ta?bl?|tel|tlf|ts|ust|vast|vgl|vol|yht|ziff|zzgl|čís|čl|št|мал|ок|рис|род|стр|чел|чл|janv"
+    r"abb|abk|\w*abs|abschn|abt|abzgl|allg|anh|anl|anm|art|aufg|aufl|ausg|bde?|betr|bj|bl|bsp|bspw|ca|cap|de[ckz]|einschl|"
+    r"exkl|febr?|fig|fn|ft|fußn|geb|gem|gest|gln?|godz|gr|halbs|hrsg|hs|inkl|insg|janv|jg|jhd?t?|joh|kap|kl|klo|kor|ks|lb|"
+    r"lit|lk|lkm|m[aà]x|mill|mind?|mk|mos|mtl|no|[\w.-]*nr|nrn|nro|núm|obr|odst|okt?|oz|p[aáà]g|par|pers|pkt|pl|pos|pp|puh|"
+    r"písm|příl|resp|r[nz]|roč|sp|srov|ss|stk|\w*str|ta?bl?|tel|tgl|tlf|ts|tsd|tz|ust|vast|vgl|vol|vrt|yht|ziff|zzgl|čís|čl|"
+    r"št|мал|ок|рис|род|стр|чел|чл"
 )
 STOPS = ".!?…"
 SENTENCE_OPENERS = "\"'`„“”«»‹›‘’([{（「『【¿¡*,–—-"  # may stand before the first word of a sentence
@@ -40,8 +43,8 @@ _MISREAD = re.compile(
 )
 # Ends that it misses: "What follows… And then", "Stop!Who", 他走了……天黑了, and words that it takes for abbreviations
 _EXTRA_ENDS = re.compile(
-    rf"…(?=\s)|[!?](?=[^\W\d_])|[.!?](?={OBJECT}+[^\W\d_])|(?:[。！？｡]|……)(?=\w)|"
-    r"\b(?<!\. )(?:art|bien|dat|det|etc|mag|me|med|min|no|ok|ord|para|sobre|ut|var)\.(?=\s)"
+    rf"…(?=\s)|[!?](?=[^\W\d_]|[¿¡])|[.!?](?={OBJECT}+[^\W\d_])|(?:[。！？｡]|……)(?=\w)|"
+    r"\b(?<!\. )(?:art|bien|dat|det|etc|mag|me|med|min|no|ok|ord|para|sobre|ut|var)\.(?=[»”]?\s)"
 )
 # What belongs to a sentence after its stop: closing marks, symbols, marks of footnotes, emoticons
 _CLOSERS = re.compile(
@@ -115,12 +118,13 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
     mark, first = before[-1], after.lstrip(f"{SENTENCE_OPENERS} \t\u00a0\u202f")[:1]
     _, opening, word = re.split(r"\s", before.rstrip(STOPS))[-1].rpartition("(")
     word = word.lstrip(SENTENCE_OPENERS)
-    if after[0] in f"{STOPS}。！？｡" or (end > stop and "ぁ" <= after[0] <= "ゟ"):
+    if after[0] in f"{STOPS}。！？｡" or (line[end - 1] in "」』”）)" and "ぁ" <= after[0] <= "ゟ"):
         return False  # 「行く。」と言った
     is_after_object = line[end - 1] == OBJECT and after[0].isupper() and not before[-2:-1].isdecimal()
     if not (after[0].isspace() or is_after_object or _ENDS_WITHOUT_SPACE.search(before)):
-        is_glued = end == stop and mark in "!?" and after[0].isalpha() and not {*word} & {*"/:@=&#."}
-        return is_glued and not after[0].islower()
+        is_glued = end == stop and mark in "!?" and (after[0].isalpha() or after[0] in "¿¡") and not after[0].islower()
+        is_code = not before.strip(STOPS) or {*word} & {*"/:@=&#."} or re.match(r"\w+(?:=|:\w)", after)
+        return is_glued and not is_code
     is_opened = opening and end == stop and (word.isalpha() if mark == "." else not word)
     if is_opened or (mark == "." and ABBREVIATIONS.fullmatch(word.lower())):
         return False  # (?), (lat. Zenon), Dr. Zenon
@@ -139,7 +143,8 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
         return not is_before_number and not re.match(r"\W*\w\.", after)
     if all(len(letter) == 1 and letter.isalpha() for letter in re.split("[.-]+", word)) and word not in ("a.m", "p.m"):
         return False  # J. R. R. Tolkien, J.-P. Martin
-    is_ordinal = word.isdecimal() and len(word) < 3 and (is_before_number or ORDINAL_LANGUAGES.fullmatch(language))
+    has_ordinals = (NUMBER_ORDINAL_LANGUAGES if is_before_number else ORDINAL_LANGUAGES).fullmatch(language)
+    is_ordinal = has_ordinals and end == stop and word.isdecimal() and len(word) < 3
     return not (is_ordinal or (is_before_number and NUMBER_ABBREVIATIONS.fullmatch(word.lower())))
 
 
