@@ -28,6 +28,8 @@ MAX_ODD_SHARE = 0.05  # of these pairs, for each oddity; for more, a warning
 MAX_REPETITIONS = 4  # of a word
 MAX_SOURCES, MAX_TARGET_SHARE = 20, 0.01  # of one target: different sources, and pairs; for more, a warning
 MIN_TEXT_WITHOUT_SPACES = 20  # characters; a shorter text is not searched for repeated characters
+WRONG_LETTERS = "text with wrong or lost letters"
+UNCUT = "give the original text, since tfm cuts it itself"
 ORIGINAL_FILE = "go back to the original file, and convert it to UTF-8"
 PLAIN_TEXT_REMEDY = "lines are read as plain text, one sentence each"
 MAX_SHOWN_CHARS = 80  # of a side of an example
@@ -46,7 +48,7 @@ _ESCAPE = re.compile(  # of JSON and programs; of quoted-printable; of URLs, but
     rf"|{ENTITY.pattern}|& ?(?:# ?\d{{1,5}}|[a-z]{{2,5}}) ?;"
 )
 _MAY_BE_QUOTED = re.compile(r"[,;\"“„«「]|^\s*'")  # in CSV, all lines or these
-_QUOTED = re.compile(r"(?:\"(?:[^\"]|\"\")*\"|'.*'|[“„][^“”„]*[”“]|«[^«»]*»|「[^「」]*」)[,;]?")
+_QUOTED = re.compile(r"(?:\"(?:[^\"]|\"\")*\"|'.*'|[“„][^“”„]*[”“]|«[^«»]*»|「[^「」]*」)[,;]?\s?")
 
 log = logging.getLogger(__name__)
 
@@ -107,37 +109,14 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
     _other_format,
     _other_script,
     _lost_letters,
+    _DamagedText(SUBWORD_TEXT, lambda line: detect_format(line.encode()) == SUBWORD_TEXT, 0.1, UNCUT),
+    _DamagedText("text that is cut into words", _SPACED_MARK.search, 0.5, UNCUT, _MARK.search),
     _DamagedText(
-        SUBWORD_TEXT,
-        lambda line: detect_format(line.encode()) == SUBWORD_TEXT,
-        0.1,
-        "give the original text, since tfm splits it into subwords itself",
+        WRONG_LETTERS, lambda line: _LOST_LETTER.search(line) or mend_encoding(line) != line, 0.1, ORIGINAL_FILE
     ),
+    _DamagedText(WRONG_LETTERS, _ESCAPE.search, MIN_DAMAGED_SHARE, f"decode what is escaped, or {ORIGINAL_FILE}"),
     _DamagedText(
-        "text that is cut into words",
-        _SPACED_MARK.search,
-        0.5,
-        "give the original text, since tfm cuts it itself",
-        _MARK.search,
-    ),
-    _DamagedText(
-        "text with wrong or lost letters",
-        lambda line: _LOST_LETTER.search(line) or mend_encoding(line) != line,
-        0.1,
-        ORIGINAL_FILE,
-    ),
-    _DamagedText(
-        "text with wrong or lost letters",
-        _ESCAPE.search,
-        MIN_DAMAGED_SHARE,
-        "decode what is escaped, or go back to the original file",
-    ),
-    _DamagedText(
-        "text in quotation marks",
-        lambda line: _QUOTED.fullmatch(line.strip()),
-        0.9,
-        "take them off, unless they are meant",
-        _MAY_BE_QUOTED.search,
+        "text in quotation marks", _QUOTED.fullmatch, 0.9, "take them off, unless they are meant", _MAY_BE_QUOTED.search
     ),
 )
 
