@@ -384,8 +384,9 @@ class Builder:
         self._elements.append(element)
 
 
-InlineKind = Literal["", "line_end", "block_end", "branch", "branches", "proportional"]
-"""branch: code of a template that ends a block; branches: code inside a word, which contains text"""
+InlineKind = Literal["", "line_end", "cue", "block_end", "branch", "branches", "proportional"]
+"""cue: the end of one in subtitles; branch: code of a template that ends a block; branches: code inside a word, which
+contains text"""
 
 
 class Inline(NamedTuple):

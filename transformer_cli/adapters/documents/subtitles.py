@@ -11,9 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, groupby, pairwise
-from typing import NamedTuple
 
-from transformer_cli.adapters.documents.blocks import Builder, Document, Place, escaping_writer
+from transformer_cli.adapters.documents.blocks import (
+    Builder,
+    Document,
+    Inline,
+    InlineKind,
+    Place,
+    escaping_writer,
+)
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text, parse_marked
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
@@ -52,16 +58,8 @@ _SOUND_ENDS = tuple("♪♫♬]］】")
 _SOUND_MARKS = dict(zip("([（［【*#", ")]）］】*#", strict=True))  # around a line or several; they stay
 _SOUND_BORDERS = (*".!?…。！？:♪", "")  # before a speaker or a sound inside a line
 _CLAUSE_MARKS = tuple(".,;!?、，")  # behind other brackets
-_BREAKS = ("line", "cue", "block_end")  # from weak to strong
+_BREAKS = ("line_end", "cue", "block_end")  # from weak to strong; a sentence may span the first two
 _SPANNING = ("i", "b", "u", "font", "c", "ruby", "lang")  # elements around words
-
-
-class _Part(NamedTuple):
-    kind: str
-    """"text", "open", "close", "standalone", "proportional", one of _BREAKS; a sentence may span "line" and "cue" """
-    raw: str
-    text: str = ""
-    """text without entities, or the name of an element"""
 
 
 def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
@@ -77,17 +75,14 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
 
     def parse(language: str) -> list[Document]:
         build = Builder(escaping_writer(lambda words: words.translate(escapes).replace("-->", arrow)))
-        pending = list[_Part]()
-        for part in _keep_other_languages(parts, language):
-            build.document.n_other_language += part.kind == "standalone" and part.text != ""
-            if part.kind == "block_end":
-                _add_sentences(build, pending, languages[0])
+        read = _keep_other_languages(parts, build.document, language)
+        for are_ends, group in groupby(read, lambda part: part.kind == "block_end"):
+            if not are_ends:
+                _add_sentences(build, [*group], languages[0])
+                continue
+            for part in group:
                 build.end_block(part.raw)
                 build.place = _place_after(part.raw, build.place)
-                pending.clear()
-            else:
-                pending.append(part)
-        _add_sentences(build, pending, languages[0])
         return [build.document]
 
     (document,) = parse_marked(parse, languages[0])
@@ -106,17 +101,18 @@ def parse_subtitles(content: bytes, languages: LanguagePair) -> ParsedFile:
     return ParsedFile([document], assemble, kept)
 
 
-def _keep_other_languages(parts: Sequence[_Part], language: str) -> Iterator[_Part]:
+def _keep_other_languages(parts: Sequence[Inline], document: Document, language: str) -> Iterator[Inline]:
     """Yield parts; what is in <lang fr> becomes standalone, unless that is `language`, the one of the source."""
     are_other = list[bool]()  # the open <lang>
     for part in parts:
-        if (part.kind, part.text) == ("open", "lang"):
+        if part.opens == "lang":
             code = part.raw[1:-1].split()[-1]
             is_other = is_language_code(code) and is_other_language(code, language)
             are_other.append(is_other or any(are_other[-1:]))
-        is_kept = any(are_other[-1:]) and part.kind in ("text", "open", "close")
-        yield _Part("standalone", part.raw, part.text * (part.kind == "text")) if is_kept else part
-        if (part.kind, part.text) == ("close", "lang"):
+        is_kept = any(are_other[-1:]) and not part.kind
+        document.n_other_language += is_kept and part.text != ""
+        yield Inline(part.raw) if is_kept else part
+        if part.closes == "lang":
             del are_other[-1:]
         elif "-->" in part.raw:
             are_other.clear()
@@ -140,7 +136,7 @@ def _repeated_lines(lines: Sequence[str]) -> dict[int, int]:
     return repeated
 
 
-def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iterator[_Part]:
+def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iterator[Inline]:
     """Yield the parts of subtitles, and count the cues that are kept because their times are malformed."""
     between, last_s, is_in_cue, is_separate = list[str](), float("-inf"), False, True  # between: lines between two cues
     open_mark = ""  # the closing mark of a sound that goes on in the next line
@@ -170,8 +166,8 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
         name = _speaker_name(text)
         is_separate |= bool(speaker or name or begins_sound or text.startswith(_SOUND_STARTS))
         if between:
-            kind = "block_end" if is_separate else "cue" if any("-->" in each for each in between) else "line"
-            yield _Part(kind, "".join(between))
+            is_cue = any("-->" in each for each in between)
+            yield Inline("".join(between), kind="block_end" if is_separate else "cue" if is_cue else "line_end")
         is_separate = ends_sound or text.endswith(_SOUND_ENDS) or is_speaker_name(text)
         first, end = _MARKUP_BEFORE.match(inside).end(), len(inside.rstrip())  # type: ignore[union-attr]
         between, start, has_word_times = [inside[end:]], 0, _WORD_TIME.search(inside) is not None
@@ -182,11 +178,11 @@ def _parse_parts(lines: Sequence[str], is_vtt: bool, kept: Counter[str]) -> Iter
         is_separate |= bool(brackets) and brackets[-1][1] == end
         for piece_start, piece_end in sorted([*pieces, *brackets]):
             yield from _inline_parts(inside[start:piece_start], is_vtt, has_word_times)
-            yield _Part("block_end" if name or brackets else "standalone", inside[piece_start:piece_end])
+            yield Inline(inside[piece_start:piece_end], kind="block_end" if name or brackets else "")
             start = piece_end
         yield from _inline_parts(inside[start:end], is_vtt, has_word_times)
     if between:
-        yield _Part("block_end", "".join(between))
+        yield Inline("".join(between), kind="block_end")
 
 
 def _data_lines(lines: Sequence[str], kept: Counter[str]) -> set[int]:
@@ -254,22 +250,21 @@ def _bracket_pieces(text: str) -> Iterator[Span]:
             last = end
 
 
-def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[_Part]:
+def _inline_parts(text: str, is_vtt: bool, has_word_times: bool) -> Iterator[Inline]:
     for found in _INLINE_PART.finditer(text):
         raw, name = found[0], found["name"]
         if found["line"]:
-            yield _Part("line", raw)
-            continue
-        if has_word_times and name in ("", "c"):
-            yield _Part("proportional", raw)
+            yield Inline(raw, kind="line_end")
+        elif has_word_times and name in ("", "c"):
+            yield Inline(raw, kind="proportional")
         elif name in _SPANNING:
-            yield _Part("close" if found["slash"] else "open", raw, name)
+            yield Inline(raw, closes=name) if found["slash"] else Inline(raw, opens=name)
         elif name == "v" and not found["slash"]:
-            yield _Part("block_end", raw)
+            yield Inline(raw, kind="block_end")
         elif name is not None or raw.startswith(("{\\", "<rt")):
-            yield _Part("standalone", raw)
+            yield Inline(raw)
         else:
-            yield _Part("text", raw, html.unescape(raw) if is_vtt else raw)
+            yield Inline(raw, html.unescape(raw) if is_vtt else raw)
 
 
 def _seconds(hours: str | None, minutes: str, seconds: str, thousandths: str) -> float:
@@ -282,41 +277,37 @@ def _place_after(raw: str, place: Place) -> Place:
     return Place(f"cue {starts[-1]}") if starts else place
 
 
-def _merge_parts(parts: Iterator[_Part]) -> list[_Part]:
+def _merge_parts(parts: Iterator[Inline]) -> list[Inline]:
     """Returns parts; joins adjacent breaks, and elements that are closed before a break and reopened after it."""
-    found: list[_Part] = []
+    found: list[Inline] = []
     for part in parts:
-        last = found[-1] if found else _Part("", "")
-        if last.kind in _BREAKS and part.kind in (*_BREAKS, "standalone"):
-            kind = last.kind if part.kind == "standalone" else max(last.kind, part.kind, key=_BREAKS.index)
-            found[-1] = _Part(kind, last.raw + part.raw)
+        last = found[-1] if found else Inline("")
+        is_after_break, is_standalone = last.kind in _BREAKS, part == Inline(part.raw)
+        if is_after_break and (part.kind in _BREAKS or is_standalone):
+            kind: InlineKind = max(last.kind, part.kind or last.kind, key=_BREAKS.index)
+            found[-1] = Inline(last.raw + part.raw, kind=kind)
         elif (
-            part.kind == "open"
-            and len(found) > 1
-            and found[-2][::2] == ("close", part.text * (part.text != "lang"))
-            and last.kind in _BREAKS
+            is_after_break and part.opens not in ("", "lang") and [each.closes for each in found[-2:-1]] == [part.opens]
         ):
-            found[-2:] = [_Part(last.kind, found[-2].raw + last.raw + part.raw)]
+            found[-2:] = [Inline(found[-2].raw + last.raw + part.raw, kind=last.kind)]
         else:
             found.append(part)
     return found
 
 
-def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
+def _add_sentences(build: Builder, parts: list[Inline], language: str) -> None:
     """Add the parts between two block ends, sentence by sentence."""
-    lengths = [len(each.text) if each.kind == "text" else int(each.kind in _BREAKS) for each in parts]
-    offsets = [0, *accumulate(lengths)]
-    text = "".join(each.text if each.kind == "text" else " " * (each.kind in _BREAKS) for each in parts)
-    spans = sentence_spans(text, language)
+    texts = [" " if each.kind in _BREAKS else each.text for each in parts]
+    offsets = [0, *accumulate(map(len, texts))]
+    spans = sentence_spans("".join(texts), language)
     starts, ends = [start for start, _ in spans], [end for _, end in spans]
     adjacent = {*starts} & {*ends}  # offsets of sentences that follow another one without a space
     cues = [offset for offset, each in zip(offsets, parts, strict=False) if each.kind == "cue"]
     across = _elements_across_cues(parts)
-    for index, (offset, length, each) in enumerate(zip(offsets, lengths, parts, strict=False)):
+    for index, (each, (offset, last)) in enumerate(zip(parts, pairwise(offsets), strict=True)):
         number = bisect_right(starts, offset) - 1
         is_inside = number >= 0 and offset < ends[number]
-        if each.kind == "text":
-            last = offset + length
+        if each.text:
             inner_cuts = (cuts[bisect_right(cuts, offset) : bisect_left(cuts, last)] for cuts in (starts, ends))
             edges = sorted({offset, *chain.from_iterable(inner_cuts), last})
             for start, end in pairwise(edges):
@@ -331,27 +322,25 @@ def _add_sentences(build: Builder, parts: list[_Part], language: str) -> None:
         elif each.kind in _BREAKS:
             build.place = _place_after(each.raw, build.place)
             n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
-            if is_inside and (each.kind == "line" or n_cues < MAX_CUES_PER_SENTENCE):
+            if is_inside and (each.kind == "line_end" or n_cues < MAX_CUES_PER_SENTENCE):
                 build.add_proportional(each.raw, space=" ")
             else:
                 build.end_block(each.raw)
-        elif index in across or each.kind == "proportional":
+        elif index in across:
             build.add_proportional(each.raw)
-        elif each.kind == "standalone" or (each.kind == "open" and build.has_open(each.text)):
-            build.add_standalone(each.raw)
         else:
-            (build.open_element if each.kind == "open" else build.close_element)(each.text, each.raw)
+            build.add(each._replace(opens="") if build.has_open(each.opens) else each)
     build.end_block()
 
 
-def _elements_across_cues(parts: list[_Part]) -> set[int]:
+def _elements_across_cues(parts: list[Inline]) -> set[int]:
     """Returns the indices of tags of elements that span cues; if one moved, cues would get out of order."""
     found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
     for index, each in enumerate(parts):
         n_cues += each.kind == "cue"
-        if each.kind == "open":
-            open_.setdefault(each.text, []).append((index, n_cues))
-        elif each.kind == "close" and open_.get(each.text):
-            begun, n_before = open_[each.text].pop()
+        if each.opens:
+            open_.setdefault(each.opens, []).append((index, n_cues))
+        elif open_.get(each.closes):
+            begun, n_before = open_[each.closes].pop()
             found |= {begun, index} if n_before < n_cues else set()
     return found | {index for begun in open_.values() for index, n_before in begun if n_before < n_cues}
