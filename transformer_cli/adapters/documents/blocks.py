@@ -290,17 +290,17 @@ class Builder:
         if element.opening and has_content and inside == inside.strip() and not has_letter(inside):
             del self._elements[index:], self._texts[n_texts:]
             self._length = element.start
-            self._add_element(self._raw[n_raw:], is_standalone=True)
+            self._add_element(self._raw[n_raw:])
 
     def add_standalone(self, *markup: str | Block) -> None:
         """Add an element that stays next to the same words."""
         self._raw.extend(markup)
-        self._add_element(markup, is_standalone=True)
+        self._add_element(markup)
 
     def add_proportional(self, *markup: str | Block, space: str = "") -> None:
         """Add a standalone element that keeps its relative position. space: the one that it stands for."""
         self._raw.extend(markup)
-        self._add_element(markup, is_standalone=True, is_proportional=True)
+        self._add_element(markup, is_proportional=True)
         self.add_text("", space)
         self._elements[-1].end = self._length
 
@@ -363,24 +363,21 @@ class Builder:
                 each.after = text[each.start : min(end, each.start + MAX_SPACE_CHARS)]
             self.document.blocks += (part for part in self._raw if isinstance(part, Block))
             self._raw = [Block(text, self._elements, self._write, self._place, self._has_branch)]
-        self._add_parts([*self._raw, *markup])
-        self._start_block(inherited)
-
-    def _add_parts(self, parts: Sequence[str | Block]) -> None:
+        parts = [*self._raw, *markup]
         self.document.parts += parts
         self.document.blocks += (part for part in parts if isinstance(part, Block))
+        self._start_block(inherited)
 
-    def _add_element(
-        self, markup: Sequence[str | Block], name: str = "", is_standalone: bool = False, is_proportional: bool = False
-    ) -> None:
+    def _add_element(self, markup: Sequence[str | Block], name: str = "", is_proportional: bool = False) -> None:
+        """Add an element around words or, without a name, a standalone one."""
         parent, last = self._open[-2 if name else -1][0], self._elements[-1]
-        are_alike = is_standalone and last.is_standalone and not (is_proportional or last.is_proportional)
+        are_alike = not name and last.is_standalone and not (is_proportional or last.is_proportional)
         is_adjacent = self._raw_end_of_text <= len(self._raw) - len(last.opening) - len(markup)  # no text between them
         if are_alike and last.parent == parent and is_adjacent:
             last.opening.extend(markup)
             return
         start, depth = self._length, self._elements[parent].depth + 1
-        element = InlineElement(start, start, parent, depth, [*markup], "", name, is_standalone, is_proportional)
+        element = InlineElement(start, start, parent, depth, [*markup], "", name, not name, is_proportional)
         self._elements.append(element)
 
 

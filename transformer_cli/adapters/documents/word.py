@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
@@ -140,7 +140,7 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = 
     `parse_marked`.
     """
     document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
-    open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
+    open_: list[list[XmlEvent | _Parts]] = [[]]  # the part, and paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
     data = _DataFinder()
     for event in xml_events(source, _PREFIXES):
@@ -165,17 +165,16 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = 
         is_paragraph = event.name == "w:p" and not n_without_text
         if is_paragraph and step > 0:
             open_.append([])
-        if open_:
-            open_[-1] += [texts, event] if texts else [event]
-        else:
-            document.parts += [*texts, event.raw]
+        open_[-1] += [texts, event] if texts else [event]
         if is_paragraph and step < 0:
             parts = _parse_paragraph(open_.pop(), escape, document)
-            if open_:
-                open_[-1].append(parts)
-            else:
-                document.parts += parts
+            open_[-1].append(parts)
+    document.parts += _raw_parts(open_[0])
     return document
+
+
+def _raw_parts(events: Sequence[XmlEvent | _Parts]) -> _Parts:
+    return list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
 
 
 class _DataFinder:
@@ -219,11 +218,9 @@ class _DataFinder:
         elif step > 0 and event.name in ("w:lang", "w:rPrChange"):  # of which the latter has properties of the past
             self._languages = self._languages or {"": "", **event.attributes}
         letter = next(filter(str.isalpha, event.text if self._languages else ""), "a")
-        is_wide, is_to_the_left = (
-            unicodedata.east_asian_width(letter) in "FW",
-            unicodedata.bidirectional(letter)[0] in "RA",
-        )
-        named = self._languages.get("w:eastAsia" if is_wide else "w:bidi" if is_to_the_left else "w:val", "")
+        is_wide = unicodedata.east_asian_width(letter) in "FW"
+        of_script = "w:eastAsia" if is_wide else "w:bidi" if unicodedata.bidirectional(letter)[0] in "RA" else "w:val"
+        named = self._languages.get(of_script, "")
         return has_letter(event.text) and is_language_code(named) and is_other_language(named, language)
 
 
@@ -262,9 +259,8 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             for part in _SPACE_OR_TEXT.findall(each.raw) if is_other else [each.raw]:
                 raw = f'<{_prefix(run)}t xml:space="preserve">{part}</{_prefix(run)}t>'
                 text = html.unescape(part) if is_other else each.text.strip() if is_indented else each.text
-                items.append(
-                    _Item([raw], run, formatting, text * (kind != "data"), kind * (is_other and text.strip() != ""))
-                )
+                name = _OTHER_LANGUAGE if is_other and text.strip() else ""
+                items.append(_Item([raw], run, formatting, text * (kind != "data"), name))
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:
@@ -299,7 +295,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
 
 def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
     """Returns a paragraph, unchanged or with blocks, and adds these to the document."""
-    raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
+    raw = _raw_parts(events)
     head, found = _parse_items(events[1:-1])
     _keep_other_language(found)
     document.n_other_language += sum(each.name == _OTHER_LANGUAGE and not each.text for each in found)
@@ -314,15 +310,12 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
     main, formatting_of = _formatting(items)
     run = _RunTag(next(each.run for each in items if each.text and each.formatting == main))
     only_no_break = {each.name for each in items if "-" in each.text} == {_NO_BREAK_HYPHEN}
-    following = [""]
-    for each in reversed(items[1:]):
-        following.append(each.text[:1] or following[-1])
-    paragraph = _Paragraph(items, following[::-1], main, run, formatting_of, pairs, only_no_break, escape)
+    first_chars = (each.text[:1] for each in reversed(items[1:]))
+    following = [*accumulate(first_chars, lambda last, char: char or last, initial="")][::-1]
+    paragraph = _Paragraph(items, following, main, run, formatting_of, pairs, only_no_break, escape)
     parts = [raw[0], *head]
-    first = -1
-    for index in _block_ends(paragraph):
+    for first, index in pairwise([-1, *_block_ends(paragraph)]):
         parts += [*_parse_between(paragraph, first, index, document), *items[index].markup]
-        first = index
     return [*parts, raw[-1]]
 
 
