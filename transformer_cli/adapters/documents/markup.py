@@ -187,9 +187,9 @@ class _Reader:
             masked += self.source[last:start] + _MASKED * (end - start)
             last = end
         masked += self.source[last:]
-        self.masked = (
-            masked if is_page else _TAG_OR_SIGN.sub(lambda tag: tag[0] if tag[0] != "<" else _FALSE_TAG, masked)
-        )
+        if not is_page:
+            masked = _TAG_OR_SIGN.sub(lambda tag: tag[0] if tag[0] != "<" else _FALSE_TAG, masked)
+        self.masked = masked
         self.end_tags = {each[1].lower(): each.start() for each in _END_TAG.finditer(self.masked)}
         """the offset of the last one of each name"""
         self.parts, self.part_starts = parts, sorted(parts)
@@ -324,7 +324,6 @@ def _value(attributes: _Attributes, name: str) -> str:
 
 def _translate_attribute(attributes: _Attributes) -> bool | None:
     """Returns whether the author wants an element to be translated; None if the tag does not say."""
-
     if "translate" in attributes and (translate := _value(attributes, "translate")) in ("yes", "", "no"):
         return translate != "no"
     return False if "notranslate" in _value(attributes, "class").split() else None

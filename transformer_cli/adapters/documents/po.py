@@ -21,11 +21,9 @@ _MESSAGE_PART = re.compile(
     rf"(?P<code>{TERMINAL_CODE})|(?P<line_end>\\n(?: {{10,}})?)|"  # before a further line of the text of an option
     r"(?P<bytes>(?:\\(?:[0-7]{1,3}|x[\da-fA-F]{1,2}))+)|(?P<escape>\\.)|[^\\]+"
 )
-_KEPT_PART = (
-    re.compile(  # an option at the beginning of a line, up to its text; `words <link>`_ and :ref:`words <link>`
-        r"((?:\A|(?<=\\n)) *-{1,2}[\w?#@](?:(?! {2}|\\[nt]).)*(?: {2,}|(?:\\t)+)(?=\S)"
-        r"|(?<![\w`])(?::[a-zA-Z][\w:+.-]*:)?`(?=[^`<>]+ <[^`<>]+>`)| <[^`<>]+>`_{0,2})"
-    )
+_KEPT_PART = re.compile(  # an option that begins a line, up to its text; `words <link>`_ and :ref:`words <link>`
+    r"((?:\A|(?<=\\n)) *-{1,2}[\w?#@](?:(?! {2}|\\[nt]).)*(?: {2,}|(?:\\t)+)(?=\S)"
+    r"|(?<![\w`])(?::[a-zA-Z][\w:+.-]*:)?`(?=[^`<>]+ <[^`<>]+>`)| <[^`<>]+>`_{0,2})"
 )
 _PLURAL_RULES = {  # of a header → the strings that the plural forms translate
     re.compile(r"nplurals\s*=\s*1\s*;"): ["msgid_plural"],

@@ -12,14 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, chain, groupby, pairwise
 
-from transformer_cli.adapters.documents.blocks import (
-    Builder,
-    Document,
-    Inline,
-    InlineKind,
-    Place,
-    escaping_writer,
-)
+from transformer_cli.adapters.documents.blocks import Builder, Document, Inline, InlineKind, Place, escaping_writer
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text, parse_marked
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
@@ -286,9 +279,7 @@ def _merge_parts(parts: Iterator[Inline]) -> list[Inline]:
         if is_after_break and (part.kind in _BREAKS or is_standalone):
             kind: InlineKind = max(last.kind, part.kind or last.kind, key=_BREAKS.index)
             found[-1] = Inline(last.raw + part.raw, kind=kind)
-        elif (
-            is_after_break and part.opens not in ("", "lang") and [each.closes for each in found[-2:-1]] == [part.opens]
-        ):
+        elif is_after_break and part.opens not in ("", "lang") and found[:-1] and found[-2].closes == part.opens:
             found[-2:] = [Inline(found[-2].raw + last.raw + part.raw, kind=last.kind)]
         else:
             found.append(part)

@@ -141,9 +141,7 @@ def _translate_blocks(
         copied = zip(found, lines, strict=True)
         found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
     found = [
-        replace(
-            each, text=each.source, unusual_length="", sentences=None
-        )  # the model writes a sentence, since it does not know the name
+        replace(each, text=each.source, unusual_length="", sentences=None)  # the model writes a sentence for it
         if is_speaker_name(each.source) and not is_speaker_name(each.text)
         else each
         for each in found

@@ -82,13 +82,12 @@ def parse_xliff(content: bytes, languages: LanguagePair, *, renew: bool = False,
             if event.kind == "end" and event.name == version.unit:
                 _add_unit(build, unit, kept, version, renew=renew)
                 unit = []
-        elif event.kind == "start" and event.name == version.with_languages:
-            codes = [event.attributes.get(name, "") for name in (version.source_language, version.target_language)]
-            named.append((codes[0], codes[1]))
-            if not codes[1]:
-                without_target.append((len(build.document.parts), event.raw))
-            build.end_block(event.raw)
         else:
+            if event.kind == "start" and event.name == version.with_languages:
+                codes = [event.attributes.get(name, "") for name in (version.source_language, version.target_language)]
+                named.append((codes[0], codes[1]))
+                if not codes[1]:
+                    without_target.append((len(build.document.parts), event.raw))
             build.end_block(event.raw)
         if event.kind == "end":
             translates.pop()
@@ -150,10 +149,7 @@ def _add_unit(
     for start, end in (*to_translate.values(), *[target] * is_whole):
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
         raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
-    for tag in (
-        unit[source[0]].raw,
-        unit[seg_source[0]].raw if seg_source else "",
-    ):  # what the inline elements may need
+    for tag in (unit[span[0]].raw for span in (source, seg_source) if span):  # what the inline elements may need
         raws[target[0]] = _set_attributes(raws[target[0]], {each[1]: each[2] for each in _NAMESPACE.finditer(tag)})
     if is_whole:
         marked = 0 if version is XLIFF_2 else target[0]
@@ -198,10 +194,9 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
                 inlines.append(Inline("", "", pair * (name in _STARTS), pair * (name in _ENDS)))
                 protected = pair if name == "sm" and is_copied else "" if pair == protected else protected
             code = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
-            is_break = (
-                any(map(_LINE_BREAK.fullmatch, (each.text, *attributes.values()))) and not code.opens + code.closes
-            )
-            inlines[-1] = code._replace(kind="line_end") if is_break else code
+            if not code.opens + code.closes and any(map(_LINE_BREAK.fullmatch, (each.text, *attributes.values()))):
+                code = code._replace(kind="line_end")
+            inlines[-1] = code
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text" and protected:
             inlines.append(Inline(each.raw))
