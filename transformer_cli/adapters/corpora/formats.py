@@ -75,8 +75,8 @@ MIN_WORDS_BESIDE, MIN_CHARACTERS_BESIDE = 3, 6  # a missing value; the latter in
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
 _SPREADSHEET_ERROR = re.compile(  # in English, German, French, Spanish and Italian
-    r"Err:\d{3}|#(?:N/[AD]|NV|DIV/0!|GETTING_DATA|(?:NAME|NOM|NOME|¿NOMBRE)\?|¡(?:REF|VALOR|NUM|NULO)!"
-    r"|(?:REF|RIF|BEZUG|VALUE|WERT|VALEUR|VALORE|NUM|ZAHL|NOMBRE|NULL|NUL|NULLO|SPILL|CALC|FIELD|BLOCKED|CONNECT)!)"
+    r"\s*(?:Err:\d{3}|#(?:N/[AD]|NV|DIV/0!|GETTING_DATA|(?:NAME|NOM|NOME|¿NOMBRE)\?|¡(?:REF|VALOR|NUM|NULO)!"
+    r"|(?:REF|RIF|BEZUG|VALUE|WERT|VALEUR|VALORE|NUM|ZAHL|NOMBRE|NULL|NUL|NULLO|SPILL|CALC|FIELD|BLOCKED|CONNECT)!))\s*\Z"
 )
 _MISSING_VALUE = re.compile("nan|NaN|NULL|null|None|NaT|<NA>")  # as pandas and databases write it
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
@@ -141,8 +141,8 @@ def apply_rule(
             yield source, target, location
 
 
-def _has_spreadsheet_error(*sides: str) -> bool:
-    return any(_SPREADSHEET_ERROR.fullmatch(side.strip()) for side in sides)
+def _has_spreadsheet_error(source: str, target: str) -> bool:
+    return bool(_SPREADSHEET_ERROR.match(source) or _SPREADSHEET_ERROR.match(target))
 
 
 def _has_missing_value(source: str, target: str) -> bool:
