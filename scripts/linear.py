@@ -419,7 +419,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
     "adapters.interop.foreign._BY_NAME "
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
-    "adapters.corpora.formats._KEY "
+    "adapters.corpora.formats._KEY adapters.corpora.formats._SPREADSHEET_ERROR text.file_formats._FORMULA "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.branches._BRANCH adapters.terminology.conversions._UNORDERED "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
