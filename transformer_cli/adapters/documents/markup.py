@@ -213,6 +213,7 @@ class _Reader:
         last = len(self.source) if last is None else last
         block_like = _find_block_like(self.masked, position, last)
         items = _find_items(self.masked, position, last, block_like)
+        inline = ""
         while token := _MARKUP.search(self.masked, position, last):
             yield from self.text(position, token.start(), has_references=self.is_page)
             start, position, name = token.start(), _end_of_tag(self.masked, token, last), (token["name"] or "").lower()
@@ -220,7 +221,9 @@ class _Reader:
                 yield self.copied(start, position)
                 continue
             is_element = name not in PLACEHOLDER_NAMES or self.is_page
-            is_block = (is_element and name in BLOCK_ELEMENTS) or start in block_like
+            if name == "label" and not token["slash"]:  # in a sentence if a word is before it
+                inline = name if self.masked[max(0, start - 2) : start].rstrip()[-1:].isalpha() else ""
+            is_block = (is_element and name in BLOCK_ELEMENTS and name != inline) or start in block_like
             if start in items:
                 yield Inline("", kind="block_end")
             if token["slash"]:

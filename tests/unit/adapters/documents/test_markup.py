@@ -132,6 +132,10 @@ def test_parse_html_text_in_another_language_is_kept(html: str, expected: list[s
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
+        (
+            "Bitte <label>hier</label> klicken<p>Art: <label>Ein</label><br><label>Hund</label>",
+            "Bitte hier klicken|Art:|Ein|Hund",
+        ),
         ("<label><input>Ein</label><label>Hund</label><nav><a>B</a><a>&Auml;</a><a>C</a></nav>", "Ein|Hund|B|Ä|C"),
         (
             "Zeige <input> Hunde<p>Die <b>E</b><b>Mail</b><p>Die <i><b>E</b><b>Mail</b></i> da",
