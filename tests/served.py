@@ -16,6 +16,7 @@ from transformer_cli.adapters.serve.job_queue import JobQueue
 from transformer_cli.adapters.serve.server import Server, bind, url_of
 
 JSON = {"Content-Type": "application/json"}
+PATIENCE_S = 600.0  # for what a busy machine may do slowly
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Running:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         request = urllib.request.Request(f"{self.url}{path}", data=body, headers=named)
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return _answer(answer.status, answer.read(), answer.headers)
         except urllib.error.HTTPError as error:
             with error:

@@ -26,7 +26,7 @@ FILES = {
 
 def run(command: str, folder: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(shlex.split(command), cwd=folder, env=environment, check=True, capture_output=True, timeout=200)
+    subprocess.run(shlex.split(command), cwd=folder, env=environment, check=True, capture_output=True)
 
 
 def bare(text: str) -> str:

@@ -29,26 +29,18 @@ ACCUMULATED = (
 # Each process cuts the text anew, and all cut it alike.
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
 TWO_PROCESSES = """\
-import os, signal, time
+import os, signal
 
-signal.alarm(300)  # in case that they wait for each other
+signal.alarm(600)  # in case that they wait for each other
 os.environ.update(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}")
-started, failed = [], False
+started = []
 for rank in range(2):
     if not (process := os.fork()):
         os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
         break
     started.append(process)
-else:  # as torchrun does: when one has failed, it ends the others a moment later
-    while started:
-        process, status = os.wait()
-        started.remove(process)
-        if status:
-            failed = True
-            time.sleep(1)
-            for other in started:
-                os.kill(other, signal.SIGTERM)
-    os._exit(failed)
+else:
+    os._exit(any([os.wait()[1] for _ in started]))
 """
 BEFORE_A_STEP = """
 from transformer_cli.errors import DataError

@@ -18,9 +18,7 @@ def run(script: str, folder: Path, **variables: str) -> tuple[int, str]:
         (folder / name).write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
         (folder / name).chmod(0o755)
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "FAILS": "0", **ALLOCATED, **variables}
-    done = subprocess.run(
-        ["bash", SCRIPTS / script], env=environment, capture_output=True, text=True, encoding="utf-8", timeout=60
-    )
+    done = subprocess.run(["bash", SCRIPTS / script], env=environment, capture_output=True, text=True, encoding="utf-8")
     return done.returncode, done.stdout
 
 

@@ -46,7 +46,7 @@ class Screen:
     def seen(self, until: str | None = None) -> str:
         """Returns the output since the last call; with a text, waits for it."""
         content = b""
-        while select.select([self._master], [], [], 0.1 if until is None else 60)[0]:
+        while select.select([self._master], [], [], 0.1 if until is None else 600)[0]:
             content += os.read(self._master, 1 << 16)
             if until is not None and until.encode() in content.replace(b"\r\n", b"\n"):
                 break
@@ -58,7 +58,7 @@ class Screen:
         """Sends a signal until a text appears, since readline may miss it while drawing."""
         started, content = time.monotonic(), ""
         while until not in content:
-            assert time.monotonic() < started + 60
+            assert time.monotonic() < started + 600
             os.kill(process, number)
             content += self.seen()
 
@@ -66,7 +66,7 @@ class Screen:
         """Types once readline has the terminal (is_edited); before that the kernel would swallow Ctrl-D."""
         started = time.monotonic()
         while is_edited and termios.tcgetattr(self._slave)[3] & termios.ICANON:
-            assert time.monotonic() < started + 60
+            assert time.monotonic() < started + 600
             time.sleep(0.01)
         os.write(self._master, keys.encode())
 

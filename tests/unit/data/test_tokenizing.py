@@ -113,5 +113,5 @@ def test_tokenizing_killed_leaves_no_worker(number: signal.Signals, code: int) -
     assert process.stdout
     assert process.stdout.readline() == b"1000\n"
     os.kill(-process.pid if to_all else process.pid, number)
-    _, errors = process.communicate(timeout=60)  # until the last process that holds the pipe has ended
+    _, errors = process.communicate(timeout=600)  # until the last process that holds the pipe has ended
     assert (process.returncode, errors) == (code, b"")

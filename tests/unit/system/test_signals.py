@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +26,17 @@ gradient = Learner.backward
 def long(learner, *arguments, step):
     if step == {at}:
         Path("reached").touch()
-        time.sleep({seconds})
+        while not Path("go").exists():
+            time.sleep(0.01)
     return gradient(learner, *arguments, step=step)
 
 Learner.backward = long
 """
 
 
-def long_step(step: int, *, seconds: float) -> str:
-    """Code that makes a step slow and writes the file "reached" when it begins."""
-    return LONG.format(at=step, seconds=seconds)
+def long_step(step: int) -> str:
+    """Code that writes the file "reached" when a step begins, which then waits for the file "go"."""
+    return LONG.format(at=step)
 
 
 @pytest.fixture
@@ -45,9 +47,8 @@ def train(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> Callable
     def start(before: str, **options: Any) -> int:
         command = ("train", "--config", corpus / "tiny.yaml", *EPOCHS)
         process = forks.start(*command, cwd=tmp_path, before=before, **options)
-        deadline = time.monotonic() + 60
         while not (tmp_path / "reached").exists():
-            assert time.monotonic() < deadline, "the step has not begun"
+            os.kill(process, 0)  # raises if it has ended
             time.sleep(0.01)
         return process
 
@@ -62,10 +63,12 @@ def said(folder: Path) -> list[str]:
 def test_train_ctrl_c_after_a_signal_ends_at_once(
     forks: Forks, train: Callable[..., int], tmp_path: Path, first: signal.Signals
 ) -> None:
-    process = train(long_step(4, seconds=60))
+    process = train(long_step(4))
     os.kill(process, first)
-    time.sleep(0.1)
-    os.kill(process, signal.SIGINT)
+    with suppress(ProcessLookupError):  # it has ended
+        while True:  # of two signals at once, Python handles SIGINT first
+            os.kill(process, signal.SIGINT)
+            time.sleep(0.1)
     assert forks.end() == -signal.SIGINT
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000002"
 
@@ -74,28 +77,31 @@ def test_train_ctrl_c_after_a_signal_ends_at_once(
 def test_train_signal_finishes_the_step_and_saves(
     forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals, times: int
 ) -> None:
-    process = train(long_step(3, seconds=0.3))
+    process = train(long_step(3))
     for _ in range(times):  # twice as by `timeout`: to the process, and to its group
         os.kill(process, number)
         time.sleep(0.05)
+    (tmp_path / "go").touch()
     assert forks.end() == 128 + number
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command resumes it"
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_train_hangup_under_nohup_is_ignored(forks: Forks, train: Callable[..., int]) -> None:
+def test_train_hangup_under_nohup_is_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
-    os.kill(train(nohup + long_step(3, seconds=0.1)), signal.SIGHUP)
+    os.kill(train(nohup + long_step(3)), signal.SIGHUP)
+    (tmp_path / "go").touch()
     assert forks.end() == 0
 
 
 def test_train_closed_terminal_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     main_end, terminal = os.openpty()
     name = Path(os.ttyname(terminal))
-    process = train(long_step(3, seconds=0.2), streams=(NOTHING, tmp_path / "out.txt", name))
+    process = train(long_step(3), streams=(NOTHING, tmp_path / "out.txt", name))
     os.close(terminal)
     os.close(main_end)  # writing to the terminal is an error from here on
     os.kill(process, signal.SIGHUP)
+    (tmp_path / "go").touch()
     assert forks.end() == 129
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
@@ -105,8 +111,12 @@ def test_translate_signal_is_one_line(forks: Forks, project: Path, tmp_path: Pat
     os.mkfifo(tmp_path / "sentences")
     streams = (tmp_path / "sentences", tmp_path / "out.txt", tmp_path / "err.txt")
     process = forks.start("translate", cwd=tmp_path, streams=streams)
-    with (tmp_path / "sentences").open("w"):
-        time.sleep(0.3)  # until it waits for a sentence, or not
+    with (tmp_path / "sentences").open("w") as sentences:
+        sentences.write("\n" * 1000)
+        sentences.flush()
+        out = tmp_path / "out.txt"
+        while not out.exists() or out.stat().st_size < 1000:  # until it waits for further sentences
+            time.sleep(0.01)
         os.kill(process, signal.SIGUSR1)
         assert forks.end() == 128 + signal.SIGUSR1
     assert said(tmp_path) == ["tfm: stopped by SIGUSR1"]
@@ -128,5 +138,5 @@ def test_ctrl_c_during_imports_is_one_line(project: Path, module: str) -> None:
         "main()\n"
     )
     command = [sys.executable, "-c", program, "translate", "Hallo"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=project)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "tfm: stopped by SIGINT\n")

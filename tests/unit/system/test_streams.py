@@ -63,7 +63,7 @@ for number in range(10_000):
     sys.stderr.write(f"line {{number}}\\n" * 9)
 print("all written", flush=True)
 """
-    done = subprocess.run([sys.executable, "-c", command], capture_output=True, pass_fds=[write], timeout=60)
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, pass_fds=[write])
     assert done.stdout == b"all written\n"
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
@@ -103,10 +103,11 @@ def test_closed_pipe_ends_a_command_with_141(forks: Forks, used: Path, command: 
     os.mkfifo(used / "results")
     reader = threading.Thread(target=read_lines, args=(used / "results", 0))
     reader.start()
-    late = "import time; time.sleep(0.2)"  # until the reader has left
+    late = "import os, time\nwhile not os.path.exists('left'): time.sleep(0.01)"
     forks.start(*command, cwd=used, before=late, streams=(NOTHING, used / "results", used / "err.txt"))
-    code = forks.end()
     reader.join()
+    (used / "left").touch()
+    code = forks.end()
     assert (code, (used / "err.txt").read_text(encoding="utf-8")) == (141, "")
 
 

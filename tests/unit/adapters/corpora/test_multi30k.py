@@ -74,7 +74,7 @@ class Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write((content if isinstance(answer, str) else answer)[:n_bytes])
         if isinstance(answer, str) and "…" in answer:
-            self.server.released.wait(10)
+            self.server.released.wait(600)
 
     def log_message(self, *_: Any) -> None:
         pass

@@ -103,7 +103,7 @@ def test_render_element_without_words_keeps_its_source_words() -> None:
 
 
 def test_render_by_two_threads_at_once_gives_both_results() -> None:
-    both = Barrier(2, timeout=10)
+    both = Barrier(2, timeout=600)
 
     def escape(words: str) -> str:
         both.wait()  # until the other thread is here, too

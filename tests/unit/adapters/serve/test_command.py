@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,15 +18,22 @@ from urllib.parse import urlsplit
 import pytest
 
 from forked import Forks
+from served import PATIENCE_S
 from transformer_cli import Translator
 
 SLOW = """\
 import time
+from pathlib import Path
 from transformer_cli import Translator
 translate = Translator.translate_lines
-Translator.translate_lines = lambda *all, **named: time.sleep(1) or translate(*all, **named)
+
+def wait(*all, **named):
+    while not Path("go").exists():
+        time.sleep(0.01)
+    return translate(*all, **named)
+
+Translator.translate_lines = wait
 """
-PATIENCE_S = 60.0
 ADDRESS = r"^serving at ([^,]+),"
 
 
@@ -37,6 +45,12 @@ def wait_for(path: Path, pattern: str) -> re.Match[str]:
             return found
         time.sleep(0.02)
     raise AssertionError(path.read_text(encoding="utf-8"))
+
+
+def wait_for_lines(url: str, count: int) -> None:
+    """Wait until so many lines of requests wait for their translation."""
+    while f"\ntfm_waiting_lines {count}.0\n" not in urllib.request.urlopen(f"{url}/metrics").read().decode():
+        time.sleep(0.02)
 
 
 def ask(url: str, **parameters: Any) -> Any:
@@ -56,8 +70,9 @@ def test_serve_signal_answers_running_requests_first(
     lines = ["Der #Hund läuft.", "Die Frau singt."]
     with ThreadPoolExecutor(2) as clients:
         answers = [clients.submit(ask, url, q=line, source="de", target="en", api_key="") for line in lines]
-        time.sleep(0.5)  # the answers take longer
+        wait_for_lines(url, 2)
         os.kill(pid, signal.SIGINT)
+        (tmp_path / "go").touch()
         held = translator.with_options(protect_pattern=r"#\w+")
         assert [answer.result()["translatedText"] for answer in answers] == held.translate(lines)
     assert forks.end() == 130
@@ -94,10 +109,12 @@ def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, t
     url = wait_for(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, url, q="Hund\n" * 900, source="de", target="en")
-        time.sleep(0.5)
+        wait_for_lines(url, 900)
         os.kill(pid, signal.SIGTERM)
-        time.sleep(0.4)  # until it has noticed
-        os.kill(pid, signal.SIGINT)
+        with suppress(ProcessLookupError):  # it has ended
+            while True:  # of two signals at once, Python handles SIGINT first
+                os.kill(pid, signal.SIGINT)
+                time.sleep(0.1)
         assert forks.end() == -signal.SIGINT
         assert isinstance(answer.exception(), OSError)
 
@@ -152,15 +169,15 @@ def test_serve_loses_no_request_while_reloading(
 
 
 def test_serve_signal_counts_unanswered_requests(forks: Forks, project: Path, tmp_path: Path) -> None:
-    slow = SLOW.replace("sleep(1)", "sleep(2)")
-    soon = f"{slow}from transformer_cli.adapters.serve import server; server.SHUTDOWN_TIMEOUT_S = 0.3"
+    soon = f"{SLOW}from transformer_cli.adapters.serve import server; server.SHUTDOWN_TIMEOUT_S = 0.3"
     pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)
     url = wait_for(tmp_path / "err.txt", ADDRESS)[1]
     with ThreadPoolExecutor(1) as client:
         answer = client.submit(ask, url, q="Hund", source="de", target="en")
-        time.sleep(0.5)
+        wait_for_lines(url, 1)
         os.kill(pid, signal.SIGTERM)
         error = answer.exception()
+    (tmp_path / "go").touch()
     assert isinstance(error, urllib.error.HTTPError)
     with error:
         assert (error.code, "the server is shutting down" in json.load(error)["error"]) == (503, True)

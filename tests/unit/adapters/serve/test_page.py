@@ -22,7 +22,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the
 expect = sync_api.expect
 
 SENTENCE = "Der kleine Hund und der Hund."
-WAIT = 20_000  # milliseconds
+WAIT = 600_000  # milliseconds
 DARK, LIGHT = "rgb(18, 20, 23)", "rgb(251, 251, 250)"
 
 
