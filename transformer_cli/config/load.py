@@ -16,13 +16,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from transformer_cli.config.error_messages import OptionKey, describe_error
-from transformer_cli.config.schema import (
-    NAME,
-    Config,
-    DecodingConfig,
-    TranslationSettings,
-    flatten,
-)
+from transformer_cli.config.schema import NAME, Config, DecodingConfig, TranslationSettings, flatten
 from transformer_cli.config.yaml_text import dump_yaml, inline_yaml, parse_yaml
 from transformer_cli.errors import ArgumentError, ConfigError, FileError
 from transformer_cli.system.arguments import as_list

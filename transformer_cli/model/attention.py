@@ -88,10 +88,7 @@ def efficient_attention(
 
         replay = replay_rng()
         return checkpoint(
-            output,
-            *(query, key, value, dropout),
-            use_reentrant=False,
-            context_fn=lambda: (nullcontext(), replay()),
+            output, *(query, key, value, dropout), use_reentrant=False, context_fn=lambda: (nullcontext(), replay())
         )
     found, recorded = compute(query, key, value, dropout)
     if record is not None:
@@ -131,15 +128,7 @@ class QKVProjection(nn.Linear):
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2)."""
 
-    def __init__(
-        self,
-        d_model: int,
-        num_heads: int,
-        head_dim: int,
-        *,
-        qkv_bias: bool,
-        dropout: float,
-    ) -> None:
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, qkv_bias: bool, dropout: float) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.inner_dim = num_heads * head_dim  # all heads concatenated

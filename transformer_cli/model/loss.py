@@ -115,10 +115,7 @@ class _ChunkedLosses(torch.autograd.Function):
                 if len(x) > len(labels[chunk]):  # slice only if needed: its backward pass costs a copy
                     logits = logits[: len(labels[chunk])]
                 objective, nll = cross_entropy(
-                    logits.float(),
-                    labels[chunk],
-                    label_smoothing=label_smoothing,
-                    unwritable_ids=output.unwritable_ids,
+                    logits.float(), labels[chunk], label_smoothing=label_smoothing, unwritable_ids=output.unwritable_ids
                 )
             objectives.append(objective.detach())
             nlls.append(nll.detach())

@@ -25,14 +25,7 @@ from transformer_cli.model.layout import Layout, Padded
 class Transformer(nn.Module):
     """Source ids and target ids in, logits over the target vocabulary out (figure 1)."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        *,
-        source_vocabulary: int,
-        target_vocabulary: int,
-        pad_id: int,
-    ) -> None:
+    def __init__(self, config: ModelConfig, *, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
         """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both; <sos> is pad_id + 1."""
         super().__init__()
         self.config = config
@@ -73,11 +66,7 @@ class Transformer(nn.Module):
         return self.encoder(x, self.rotary(attend, source.positions) if self.rotary else attend)
 
     def decode(
-        self,
-        target: Layout,
-        memories: Sequence[KeysValues],
-        source: Layout,
-        record: AttentionRecord | None = None,
+        self, target: Layout, memories: Sequence[KeysValues], source: Layout, record: AttentionRecord | None = None
     ) -> Tensor:
         """Returns the decoder's output, (…, target, d_model), from which `output` computes logits.
 

@@ -277,11 +277,7 @@ def _count_seen(lines: Iterable[str], trained: Path, max_bytes: int) -> tuple[in
 
 
 def evaluate_text(
-    translator: Translator,
-    text: ParallelText,
-    *,
-    lowercase: bool = False,
-    metrics: Iterable[str] = (),
+    translator: Translator, text: ParallelText, *, lowercase: bool = False, metrics: Iterable[str] = ()
 ) -> Evaluation:
     """Translate a text and score the translations against its raw references.
 

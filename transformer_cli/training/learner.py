@@ -54,11 +54,7 @@ class Learner:
     """A model, and everything that changes its weights, on one device, in one process."""
 
     def __init__(
-        self,
-        model: Transformer,
-        training: TrainingConfig,
-        device: torch.device,
-        world: World = SINGLE_PROCESS,
+        self, model: Transformer, training: TrainingConfig, device: torch.device, world: World = SINGLE_PROCESS
     ) -> None:
         """Moves the model to the device.
 

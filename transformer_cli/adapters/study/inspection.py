@@ -297,11 +297,7 @@ def _with_stage_hooks(model: Transformer) -> tuple[Transformer, dict[str, Tensor
 
 
 def translate_from(
-    translator: Translator,
-    sentence: str,
-    forced: Sequence[int] = (),
-    *,
-    max_tokens: int | None = None,
+    translator: Translator, sentence: str, forced: Sequence[int] = (), *, max_tokens: int | None = None
 ) -> Translation:
     """Translate a sentence so that its translation begins with the forced ids.
 
