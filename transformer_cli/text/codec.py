@@ -197,9 +197,8 @@ class SubwordCodec(SubwordModel):
     @cached_property
     def normalizer(self) -> Normalizer:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
-        return Normalizer(
-            self.characters.__contains__, self.language, self.lowercase, self._word_cost if knows_case else None
-        )
+        word_cost = self._word_cost if knows_case else None
+        return Normalizer(self.characters.__contains__, self.language, self.lowercase, word_cost)
 
     def encode(self, line: str, protected: Sequence[tuple[int, int]] = ()) -> EncodedText:
         normalized = self._normalize(line, protected)
@@ -325,9 +324,8 @@ class ImportedCodec(SubwordCodec):
 @cache
 def _warn_no_target(codes: tuple[str, ...]) -> None:
     """Warn, once, that text does not name a target language."""
-    log.warning(
-        "the model translates into several languages: name the one you want with --to (%s)", first_few(sorted(codes))
-    )
+    some = first_few(sorted(codes))
+    log.warning("the model translates into several languages: name the one you want with --to (%s)", some)
 
 
 def _shown(piece: str) -> str:
@@ -346,10 +344,7 @@ class Codecs:
 
     @staticmethod
     def load(folder: Path, data: DataConfig) -> "Codecs":
-        """Read what `save` wrote into the folder of a dataset or a run; `data` says what kind of codecs these are.
-
-        Raises FileError if a file is missing.
-        """
+        """Read what `save` wrote; `data` says what kind of codecs these are. Raises FileError if a file is missing."""
         kind: type[Codec] = WordCodec
         if data.tokens == "subwords":
             kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec

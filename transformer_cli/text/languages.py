@@ -101,10 +101,7 @@ def is_own_name(text: str, code: str) -> bool:
 
 
 def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:
-    """Returns the target tokens in a vocabulary by their languages' codes, such as {"fr": ">>fra<<"}.
-
-    Codes are shortened as by `short_code`.
-    """
+    """Returns the target tokens in a vocabulary by the `short_code` of their languages, such as {"fr": ">>fra<<"}."""
     found = ((TARGET_TOKEN.fullmatch(token), token) for token in tokens)
     return {short_code(match[1] or match[2]): token for match, token in found if match}
 

@@ -111,10 +111,7 @@ class LineEncoder:
         return InputLine(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_too_long == "copy")
 
     def split_sentences(self, line: str, language: str) -> InputLine:
-        """Split a line into sentences, each as in `split_to_fit`. Raises DataError as `encode` does.
-
-        language: a code, see `sentence_spans`.
-        """
+        """Split a line into sentences, each as in `split_to_fit`. language: a code. Raises DataError as `encode`."""
         was_too_long = is_too_long(line)
         if was_too_long and self.on_too_long != "truncate":
             return self.encode(line)

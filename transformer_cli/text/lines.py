@@ -225,10 +225,8 @@ def line_count_error(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; counts them unless one is a stream."""
     if any(each == STDIO or is_stream(each) for each in (source, target)):  # cannot be read again
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
-    n_source, n_target = count_lines(source), count_lines(target)
-    return DataError(
-        f"{source} has {pluralize(n_source, 'line')}, {target} has {n_target}; line n must translate line n"
-    )
+    n_source, n_target = pluralize(count_lines(source), "line"), count_lines(target)
+    return DataError(f"{source} has {n_source}, {target} has {n_target}; line n must translate line n")
 
 
 def _bounded_lines(file: BinaryIO, name: str, max_bytes: int = MAX_LINE_BYTES) -> Iterator[bytes]:

@@ -135,16 +135,14 @@ class Normalizer:
             if not preceding or is_spaceless(preceding) or is_spaceless(following):
                 space = space if preceding and each.before and each.after else ""
             if each.before or not is_word(preceding):  # else it is attached to the word before it
-                each = Placeholder(length + len(space), each.text, each.before, each.after)
+                each = replace(each, offset=length + len(space))
             placeholders.append(each)
             add(space)
         add(self._with_equivalents(text[last:]))
         whole = "".join(parts).rstrip()
         start = len(whole) - len(whole.lstrip())  # invisible characters may have stood around it
-        return whole[start:], [
-            Placeholder(min(max(each.offset - start, 0), len(whole) - start), each.text, each.before, each.after)
-            for each in placeholders
-        ]
+        offsets = [min(max(each.offset - start, 0), len(whole) - start) for each in placeholders]
+        return whole[start:], [replace(each, offset=offset) for each, offset in zip(placeholders, offsets, strict=True)]
 
     def _with_equivalents(self, text: str) -> str:
         """Returns a text in which unknown characters are replaced by equivalents."""

@@ -64,10 +64,8 @@ def sentence_spans(line: str, language: str, borders: Sequence[int] = ()) -> lis
     if borders:  # read as spaces
         spaced = " ".join(line[start:end] for start, end in pairwise((0, *borders, len(line))))
         spaces = [border + number for number, border in enumerate(borders)]
-        return [
-            (start - bisect_left(spaces, start), end - bisect_left(spaces, end))
-            for start, end in sentence_spans(spaced, language)
-        ]
+        spans = sentence_spans(spaced, language)
+        return [(start - bisect_left(spaces, start), end - bisect_left(spaces, end)) for start, end in spans]
     last = len(line.rstrip())
     places = {last, *(match.end() for match in _EXTRA_ENDS.finditer(line))}
     readable, start = _MISREAD.sub(_readable, line), 0

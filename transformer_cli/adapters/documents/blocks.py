@@ -145,10 +145,7 @@ class Block:
         return f"{self.source[:start]}{text}{self.source[end:]}", moved
 
     def find_gaps(self, text: str, links: Sequence[Link]) -> tuple[bool, bool]:
-        """Returns whether an element keeps its source words, and whether the last lines or cues are empty.
-
-        Both occur if a translation has too few words.
-        """
+        """Returns whether an element keeps its source words, and whether the last lines or cues are empty."""
         text, links = self.restore_whitespace(text, links)
         spans, last = _place_elements(self, text, links), len(text.rstrip())
         has_empty_line = any(
@@ -582,10 +579,7 @@ def _longest_linked_spans(block: Block, links: Sequence[Link]) -> list[Span]:
 
 
 def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Mapping[Block, str]) -> list[str]:
-    """Returns a translation with its elements in their spans, writing inner elements before outer ones.
-
-    others: the rendered blocks of attributes.
-    """
+    """Returns a translation with its elements in their spans, inner ones first. others: rendered attributes."""
     children: list[list[int]] = [[] for _ in spans]
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)

@@ -152,10 +152,7 @@ def _translate_blocks(
 
 
 def join_with_links(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
-    """Returns the translation of a text, and its links to the text, in the order of the translation.
-
-    spans: the part of the text of each translation.
-    """
+    """Returns the joined translations, and their links to the text. spans: the part of the text of each translation."""
     translated = join_translations(text, spans, [each.text for each in translations])
     units = [
         (origin + each.start, each)

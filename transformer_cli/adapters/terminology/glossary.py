@@ -125,10 +125,7 @@ def _forms(words: list[str], any_case: bool, is_swiss: bool) -> list[list[str]]:
 
 
 def _longest_match(node: _Trie, first: int, words: Sequence[str], keys: Sequence[list[str]]) -> tuple[int, list[str]]:
-    """Returns the end, and the translations, of the longest entry that begins at the word `first`.
-
-    The end is the index after its last word; `first` if no entry begins there.
-    """
+    """Returns the end and the translations of the longest entry that begins at the word `first`, or else `first`."""
     end, translations = first, list[str]()
     for number in range(first, len(words)):
         if key := next((each for each in keys[number] if each in node), None):
@@ -152,10 +149,7 @@ def _leaf_keys(word: str) -> list[str]:
 
 
 def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
-    """Returns the entries of a glossary: source → alternative translations, separated by |, or "" to keep it.
-
-    terms: sources, each with one translation. Raises DataError.
-    """
+    """Returns source → translations separated by |, or "" to keep it. terms: one translation each. Raises DataError."""
     entries: dict[str, dict[str, None]] = {}  # source → ordered set of translations
     starred = list[str]()
     for source, target, place in terms:
@@ -204,10 +198,7 @@ def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
 
 
 def respell_terms(text: str, terms: Sequence[Term], spans: Sequence[Span | None]) -> str:
-    """Returns a text in which each term has the case of the glossary, for example Park, a name, instead of park.
-
-    spans: from `term_spans`.
-    """
+    """Returns a text with its terms in the case of the glossary: Park, a name, not park. spans: from `term_spans`."""
     for term, span in zip(terms, spans, strict=True):
         written = text[slice(*span)] if span else ""
         if span and not any(written in spellings(each) for each in term.translations):
