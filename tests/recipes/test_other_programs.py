@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -13,6 +14,7 @@ import pytest
 from kinds import Tfm
 
 PAGE = Path(__file__).parents[2] / "docs" / "documents.md"
+PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 COMMANDS = re.findall(r"^\| [^|`]+ \| `([^`]+)` \| `([^`]+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 DOG, CAT = SENTENCES = ("Der alte Hund singt im Park.", "Die Katze schläft.")
 FILES = {
@@ -25,7 +27,7 @@ FILES = {
 
 
 def run(command: str, folder: Path) -> None:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": PROGRAMS}
     subprocess.run(shlex.split(command), cwd=folder, env=environment, check=True, capture_output=True)
 
 
@@ -45,7 +47,7 @@ def test_other_program_converts_there_and_back(
     tfm: Tfm, project: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     program, name, result = before.split()[0], after.split()[-2], after.split()[-1]
-    if not shutil.which(program):
+    if not shutil.which(program, path=PROGRAMS):
         pytest.skip(f"{program} is not installed")
     for each, text in FILES.items():
         (tmp_path / each).write_text(text, encoding="utf-8")
