@@ -110,7 +110,7 @@ DAMAGED = ": damaged: its content is not what was written"
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("run.json", None, " is missing"),
+        ("run.json", None, ": missing; copy it"),
         ("config.yaml", None, ": missing"),
         ("history.jsonl", b'{"valid_loss": "low"}\n' * 6, ""),
         ("last", None, " is missing, but the run has been trained"),
