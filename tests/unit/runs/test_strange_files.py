@@ -1,8 +1,12 @@
-"""Every file of a run, a dataset and an export, replaced by what a stranger may send instead of it."""
+"""Every file of a run, a dataset and an export, replaced by what a stranger may send instead of it, or unreadable."""
 
+import errno
+import io
 import os
+import re
 import resource
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +73,11 @@ def use_run(folder: Path) -> None:
     write_latest(folder)
 
 
+def use_tiny(folder: Path) -> None:
+    Translator(folder, "cpu")
+    load_run(Run.open(folder), Dataset.open(next((folder.parents[1] / "data").iterdir())))
+
+
 def use_export(folder: Path) -> None:
     Translator(folder, "cpu")
 
@@ -82,28 +91,29 @@ def use_dataset(folder: Path) -> None:
         assert all(dataset.text(split, side) for side in SIDES)
 
 
+USES = {"runs/tuned": use_run, "runs/tiny": use_tiny, "data/*": use_dataset, "exports/tiny": use_export}
+
+
+def prepared(part: str, workspace: Path) -> tuple[Path, Callable[[Path], None]]:
+    """The folder of this part, and what uses all of its files."""
+    if part == "exports/tiny":
+        export("tiny", workspace / part, runs_dir=workspace / "runs")
+    (folder,) = workspace.glob(part)
+    USES[part](folder)
+    return folder, USES[part]
+
+
 @pytest.mark.parametrize("part", ["runs/tuned", "data/*", "exports/tiny"])
 @pytest.mark.usefixtures("little_memory")
 def test_a_strange_file_is_refused_and_not_waited_for(
     part: str, workspace: Path, train_tiny: TrainTiny, tmp_path: Path
 ) -> None:
-    use, outside, aside = use_dataset, tmp_path / "outside", tmp_path / "aside"
+    outside, aside = tmp_path / "outside", tmp_path / "aside"
     if part == "runs/tuned":
-        text = str(tmp_path / "old.tsv")
-        Path(text).write_text("de\ten\nDer Hund läuft.\tThe dog runs.\n", encoding="utf-8")
-        settings = (
-            "name=tuned",
-            "training.initialize_from=tiny",
-            "training.epochs=1",
-            f"training.extra_valid=[{text}]",
-        )
-        train_tiny(workspace / "runs", *settings)
-        use = use_run
-    elif part == "exports/tiny":
-        export("tiny", workspace / part, runs_dir=workspace / "runs")
-        use = use_export
-    (folder,) = workspace.glob(part)
-    use(folder)
+        (tmp_path / "old.tsv").write_text("de\ten\nDer Hund läuft.\tThe dog runs.\n", encoding="utf-8")
+        quick = ("training.epochs=1", f"training.extra_valid=[{tmp_path / 'old.tsv'}]")
+        train_tiny(workspace / "runs", "name=tuned", "training.initialize_from=tiny", *quick)
+    folder, use = prepared(part, workspace)
     names = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     assert len(names) > 8
     names += [folder.with_name("latest")] if part == "runs/tuned" else []
@@ -121,3 +131,58 @@ def test_a_strange_file_is_refused_and_not_waited_for(
             delete(path)
         aside.rename(path)
     assert {path.name for path in names} - {name for name, _ in refused} <= NOT_READ
+
+
+# Files that the system refuses to read: nothing says to delete healthy data
+
+REMEDIES = {
+    errno.EACCES: r"has the permissions \S+ and belongs to user \d+; change them, or be that user",
+    errno.EMFILE: r"too many files are open; raise the limit \(ulimit -n\)",
+    errno.EIO: "check the device or the network share that it is on",
+    errno.ESTALE: "check the device or the network share that it is on",
+    errno.ENOENT: "copy it from where (the dataset was prepared|the run was trained or exported); if it is lost for "
+    "good, |no (best|last) checkpoint yet",
+}
+DESTRUCTIVE = re.compile("delete|--fresh|again")
+
+
+@contextmanager
+def unreadable(path: Path, number: int) -> Iterator[list[Path]]:
+    """Within the block, opening a file for reading fails. Yields a list to which each attempt is added."""
+    attempts: list[Path] = []
+    if number == errno.ENOENT:
+        aside = path.rename(path.with_name(f"{path.name}.aside"))
+        yield attempts
+        aside.rename(path)
+        return
+    open_file = io.open
+
+    def refuse(file: object, *arguments: object, **keywords: object) -> object:
+        if not isinstance(file, int) and Path(os.fsdecode(file)) == path:  # type: ignore[arg-type]
+            attempts.append(path)
+            raise OSError(number, os.strerror(number), str(path))
+        return open_file(file, *arguments, **keywords)  # type: ignore[call-overload]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(io, "open", refuse)
+        patch.setattr("builtins.open", refuse)
+        yield attempts
+
+
+@pytest.mark.parametrize("part", ["runs/tiny", "data/*", "exports/tiny"])
+def test_an_unreadable_file_is_never_advised_to_be_deleted(part: str, workspace: Path) -> None:
+    folder, use = prepared(part, workspace)
+    messages: dict[tuple[str, int], str] = {}
+    for path in [path for path in sorted(folder.rglob("*")) if path.is_file()]:
+        for number, remedy in REMEDIES.items():
+            with unreadable(path, number):
+                try:
+                    use(folder)
+                except TfmError as error:
+                    message = messages[path.name, number] = str(error)
+                    assert re.search(remedy, message), (path, message)
+                    if number != errno.ENOENT:
+                        assert not DESTRUCTIVE.search(message.replace(str(path), "")), message
+    assert len({name for name, _ in messages}) > 5
+    for name in {name for name, _ in messages}:
+        assert {number for each, number in messages if each == name} >= {errno.EACCES, errno.EMFILE}, name

@@ -143,11 +143,7 @@ def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: st
         ('"a\tb ""c""\n', "a", [('"a', 'b ""c""', "line 1")]),
         ('de\ten\n"Ein ""Hund"""\t"a\nb"\n'.encode("utf-16"), "a", [('Ein "Hund"', "a b", "line 2")]),  # Excel's
         ('"a ""b""\r\n c",d\n\ne,f\n', "x.csv", [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f", "line 4")]),
-        (
-            'de,en\n"\\"Ja\\", sagte er","C:\\new\\\\"\n',
-            "a",
-            [('"Ja", sagte er', "C:\\new\\", "line 2")],
-        ),  # as in MySQL
+        ('de,en\n"\\"Ja\\", er","C:\\new\\\\"\n', "a", [('"Ja", er', "C:\\new\\", "line 2")]),  # as in MySQL
         ('"Ein \\"Hund\\"","a; b"\n"c","d"\n', "x.csv", [('Ein "Hund"', "a; b", "line 1"), ("c", "d", "line 2")]),
         ('"in C:\\","d"\n', "x.csv", [("in C:\\", "d", "line 1")]),
         ("\tA dog.\nb\tc\n", "a", [("", "A dog.", "line 1"), ("b", "c", "line 2")]),
@@ -168,18 +164,17 @@ def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
         ("{n}\tEin Hund.", 1),
         ("Ein Hund.\t0.{n}", 2),
         ("Ein Hund.\tok\tA dog.", 2),
+        *(("Haus\thouse", 0), ("de\tof", 0), ("Speicherverwaltung\tmemory management", 0)),
+        ("犬がいます。\tA dog.\t0.5", 0),
     ],
 )
 def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: int) -> None:
+    rows = "".join(f"{row}\n".replace("{n}", str(n)) for n in range(9))
+    if not column:
+        assert len(read(rows)) == 9
+        return
     with pytest.raises(DataError, match=f"are read, but column {column} holds addresses, .*; name two columns of text"):
-        read("".join(f"{row}\n".replace("{n}", str(n)) for n in range(9)))
-
-
-@pytest.mark.parametrize(
-    "row", ["Haus\thouse", "de\tof", "Speicherverwaltung\tmemory management", "犬がいます。\tA dog.\t0.5"]
-)
-def test_read_texts_columns_of_words_or_spaceless_text_are_read(read: Read, row: str) -> None:
-    assert len(read(f"{row}\n" * 9)) == 9
+        read(rows)
 
 
 @pytest.mark.parametrize(
@@ -235,29 +230,6 @@ def test_read_texts_tmx_with_style_sheet_and_entities_is_read(read: Read) -> Non
     content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
     content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
     assert read(content)[0] == ("Ein Hund.", 'A "dog.', "unit 1")
-
-
-@pytest.mark.parametrize(
-    ("unit", "target", "is_pair"),
-    [
-        ("", "", True),
-        ("", " state='translated'", True),
-        ("", " state='needs-l10n' state-qualifier='exact-match'", True),
-        *(("", f" state='{state}'", False) for state in ("new", "needs-translation", "needs-review-translation")),
-        *(("", f" state-qualifier='{found}'", False) for found in ("mt-suggestion", "fuzzy-match", "rejected-length")),
-        (" approved='yes'", " state-qualifier='leveraged-mt'", True),
-        ("", " state='final' state-qualifier='mt-suggestion'", True),
-        *((f" mq:status='{status}'", "", False) for status in ("MachineTranslated", "Pretranslated", "Rejected")),
-        *((f" mq:status='{status}'", "", True) for status in ("ManuallyConfirmed", "Reviewer1Confirmed", "Proofread")),
-        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='0'", "", False),
-        (" xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='1'", "", True),
-    ],
-)
-def test_read_texts_xliff_unconfirmed_target_is_left_out(tmp_path: Path, unit: str, target: str, is_pair: bool) -> None:
-    path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
-    path.write_text(XLIFF.replace("UNITS", UNIT.format(unit, target)), encoding="utf-8")
-    assert list(places(path, left_out)) == [(*PAIRS[0], "unit 1")] * is_pair
-    assert left_out == [(UNCONFIRMED, f"{path}: unit 1")] * (not is_pair)
 
 
 def test_read_texts_xliff_codes_of_phrase_are_left_out(read: Read) -> None:
@@ -336,51 +308,56 @@ def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(
     assert bool(list(found)) == (reason != SPREADSHEET_ERROR)
 
 
-@pytest.mark.parametrize(
-    ("state", "target", "reasons"),
-    [
-        ("", "x", []),
-        ("", "Ein", [UNTRANSLATED]),
-        (" state='initial' subState='tfm:mt'", "x", [UNCONFIRMED]),
-        (" state='initial'", "x", [UNCONFIRMED]),
-        (" state='translated' subState='poedit:fuzzy'", "x", [UNCONFIRMED]),
-        (" state='translated' subState='tfm:mt'", "x", []),  # a person's, in an editor that keeps the subState
-        *((f" state='{state}'", "Ein", []) for state in ("translated", "reviewed", "final")),
-    ],
-)
-def test_read_texts_xliff_2_unfinished_segment_is_left_out(
-    tmp_path: Path, state: str, target: str, reasons: list[str]
-) -> None:
-    path, left_out = tmp_path / "a.xlf", list[tuple[str, str]]()
-    segment = f"<segment{state}><source>Ein</source><target>{target}</target></segment>"
-    path.write_text(XLIFF_2.replace("SEGMENTS", segment), encoding="utf-8")
-    assert list(places(path, left_out)) == [("Ein", target, "unit 2")] * (not reasons)
-    assert left_out == [(reason, f"{path}: unit 2") for reason in reasons]
+MEMSOURCE = " xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='{}'"
+CONFIRMED = [  # the attributes of a unit and of its target
+    *(("", ""), ("", " state='translated'"), ("", " state='needs-l10n' state-qualifier='exact-match'")),
+    *((" approved='yes'", " state-qualifier='leveraged-mt'"), ("", " state='final' state-qualifier='mt-suggestion'")),
+    *((f" mq:status='{status}'", "") for status in ("ManuallyConfirmed", "Reviewer1Confirmed", "Proofread")),
+    (MEMSOURCE.format(1), ""),
+]
+NOT_CONFIRMED = [
+    *(("", f" state='{state}'") for state in ("new", "needs-translation", "needs-review-translation")),
+    *(("", f" state-qualifier='{found}'") for found in ("mt-suggestion", "fuzzy-match", "rejected-length")),
+    *((f" mq:status='{status}'", "") for status in ("MachineTranslated", "Pretranslated", "Rejected")),
+    (MEMSOURCE.format(0), ""),
+]
+SEGMENT_2 = "<segment{}><source>Ein Hund.</source><target>{}</target></segment>"
 
 
 @pytest.mark.parametrize(
-    ("content", "reasons"),
+    ("content", "pairs", "reasons"),
     [
-        (UNIT.replace("A dog.", " ").format("", ""), [UNTRANSLATED]),
-        ("<trans-unit><source>a</source></trans-unit>", [UNTRANSLATED]),
-        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [UNTRANSLATED]),
-        (UNIT.format(" translate='no'", ""), []),
-        (f"<group translate='no'>{UNIT.format('', '')}</group>", []),
-        (UNIT.format(" restype='x-gettext-domain-header'", ""), []),
-        *((SEGMENTS.replace("<alt", f"<sdl:seg id='1' conf='{conf}'/><sdl:seg id='2' conf='Translated'/><alt"),
-           [UNCONFIRMED]) for conf in ("Draft", "RejectedTranslation")),
-        (SEGMENTS.replace("<alt", "<sdl:seg id='1'/><sdl:seg id='2' conf='ApprovedSignOff'/><alt"), [UNCONFIRMED]),
-        (HEADER + 'msgid "a"\nmsgstr ""\n', [UNTRANSLATED]),
-        (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', ["fuzzy"]),
-        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [PLURAL_FORMS]),
-        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [OTHER_LANGUAGES]),
+        *((UNIT.format(*attributes), [PAIRS[0]], []) for attributes in CONFIRMED),
+        *((UNIT.format(*attributes), [], [UNCONFIRMED]) for attributes in NOT_CONFIRMED),
+        (SEGMENT_2.format("", "A dog."), [PAIRS[0]], []),
+        (SEGMENT_2.format("", "Ein Hund."), [], [UNTRANSLATED]),
+        *((SEGMENT_2.format(f" state='{state}'", "Ein Hund."), [("Ein Hund.", "Ein Hund.")], [])
+          for state in ("translated", "reviewed", "final")),
+        *((SEGMENT_2.format(f" state='{state}'", "A dog."), [], [UNCONFIRMED])
+          for state in ("initial' subState='tfm:mt", "initial", "translated' subState='poedit:fuzzy")),
+        (SEGMENT_2.format(" state='translated' subState='tfm:mt'", "A dog."), [PAIRS[0]], []),  # kept by an editor
+        (UNIT.replace("A dog.", " ").format("", ""), [], [UNTRANSLATED]),
+        ("<trans-unit><source>a</source></trans-unit>", [], [UNTRANSLATED]),
+        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [], [UNTRANSLATED]),
+        (UNIT.format(" translate='no'", ""), [], []),
+        (f"<group translate='no'>{UNIT.format('', '')}</group>", [], []),
+        (UNIT.format(" restype='x-gettext-domain-header'", ""), [], []),
+        *((SEGMENTS.replace("<alt", f"<sdl:seg id='1'{found}/><sdl:seg id='2' conf='{last}'/><alt"), [PAIRS[1]],
+           [UNCONFIRMED]) for found, last in ((" conf='Draft'", "Translated"), ("", "ApprovedSignOff"),
+                                              (" conf='RejectedTranslation'", "Translated"))),
+        (HEADER + 'msgid "a"\nmsgstr ""\n', [], [UNTRANSLATED]),
+        (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', [], ["fuzzy"]),
+        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [], [PLURAL_FORMS]),
+        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [], [OTHER_LANGUAGES]),
     ],
 )  # fmt: skip
-def test_read_texts_unfinished_translations_are_counted(tmp_path: Path, content: str, reasons: list[str]) -> None:
+def test_read_texts_unfinished_translations_are_counted(
+    tmp_path: Path, content: str, pairs: list[tuple[str, str]], reasons: list[str]
+) -> None:
     path, left_out = tmp_path / "a", list[tuple[str, str]]()
-    text = XLIFF.replace("UNITS", content) if content.startswith(("<", "\n<")) else content.replace("LANG", "en")
-    path.write_text(text, encoding="utf-8")
-    assert [pair for *pair, _ in places(path, left_out)] == [list(PAIRS[1])] * content.startswith("\n")
+    text = (XLIFF_2 if "<segment" in content else XLIFF).replace("UNITS", content).replace("SEGMENTS", content)
+    path.write_text(text if content.lstrip().startswith("<") else content.replace("LANG", "en"), encoding="utf-8")
+    assert [tuple(pair) for *pair, _ in places(path, left_out)] == pairs
     assert [reason for reason, _ in left_out] == reasons
 
 

@@ -1,5 +1,6 @@
 """Glossaries: what is found in a text, what stands for it, and which entries are refused."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,7 @@ TBX = """<martif type="TBX" xmlns:min="x"><text><body><termEntry><descrip>x</des
 </termEntry><termEntry><langSet xml:lang="fr"><tig><term>chat</term></tig></langSet></termEntry></body></text>
 </martif>"""
 
-
+OTHER_FORMAT = ", which is not read as a glossary; export it as TBX or TSV"
 MEMOQ = """Entry_ID,Entry_Note,English_United_States_Def,English_United_States,Term_Info,Term_Example,German_Germany,\
 Term_Info,German_Germany,Term_Info
 0,"a, b",an animal,hound,CasePermissive;HalfPrefix,Forbidden here,Hund|e,CaseSense;Custom,Köter,CasePermissive
@@ -141,12 +142,20 @@ def test_read_glossary_of_exported_files_reports_skipped_rows(
 
 
 @pytest.mark.parametrize(
-    "wrong", ["Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb", "<martif><p></martif>"]
+    ("text", "said"),
+    [
+        *((f"Katze\tcat\n{line}\n", "") for line in ("Hund dog", "\tdog", "Hund\tdog|", "*\tdog", f"{'a ' * 51}\tb")),
+        ("French\tEnglish\nchat\tcat\n", "line 1 looks like a heading (French, English), but lacks de or en; "),
+        ("<martif><p></martif>", ""),
+        ("<tmx version='1.4'>", f"a translation memory (TMX){OTHER_FORMAT}"),
+        ("<?xml version='1.0' encoding='UTF-16'?><mtf><conceptGrp/></mtf>", f"XML{OTHER_FORMAT}"),
+        ("<mtf><conceptGrp/></mtf>", f"XML{OTHER_FORMAT}"),
+    ],
 )
-def test_read_glossary_wrong_line_raises_data_error(wrong: str, tmp_path: Path) -> None:
+def test_read_glossary_wrong_file_raises_data_error(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
-    path.write_text(f"Katze\tcat\n{wrong}\n" if wrong[0] != "<" else wrong, encoding="utf-8")
-    with pytest.raises(DataError, match=r"terms\.tsv"):
+    path.write_text(text, encoding="utf-16" if "UTF-16" in text else "utf-8")
+    with pytest.raises(DataError, match=f"^{path}: {re.escape(said)}"):
         read_glossary(path, DataConfig())
 
 
@@ -154,29 +163,6 @@ def test_read_glossary_many_translations_take_linear_time(tmp_path: Path) -> Non
     table = tmp_path / "a.tsv"
     table.write_text("".join(f"Hund\tdog{n}\n" for n in range(30_000)) * 2, encoding="utf-8")
     assert read_glossary(table, DataConfig())["Hund"].count("|") == 29_999
-
-
-def test_read_glossary_heading_of_other_languages_raises(tmp_path: Path) -> None:
-    path = tmp_path / "terms.tsv"
-    path.write_text("French\tEnglish\nchat\tcat\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"line 1 looks like a heading \(French, English\), but lacks de or en; "):
-        read_glossary(path, DataConfig())
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("<tmx version='1.4'>", "a translation memory (TMX)"),
-        ("<?xml version='1.0' encoding='UTF-16'?><mtf><conceptGrp/></mtf>", "XML"),
-        ("<mtf><conceptGrp/></mtf>", "XML"),
-    ],
-)
-def test_read_glossary_of_another_format_names_the_remedy(text: str, what: str, tmp_path: Path) -> None:
-    path = tmp_path / "terms.xml"
-    path.write_text(text, encoding="utf-16" if "UTF-16" in text else "utf-8")
-    with pytest.raises(DataError) as error:
-        read_glossary(path, DataConfig())
-    assert str(error.value) == f"{path}: {what}, which is not read as a glossary; export it as TBX or TSV"
 
 
 def test_read_glossary_warns_of_an_ambiguous_sign(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -234,11 +220,7 @@ def test_term_linked_to_the_prefix_is_left_out(translator: Translator) -> None:
     ("glossary", "text", "is_searched_for"),
     [
         ({"Ein": "small"}, "the small dog runs at the beach.", True),
-        (
-            {"Hund": "cat"},
-            "the young cat runs at the beach.",
-            False,
-        ),  # else "the young dog runs cat runs at the beach."
+        ({"Hund": "cat"}, "the young cat runs at the beach.", False),  # else "the young dog runs cat runs at the …"
         ({"Hund": ""}, "the young Hund runs at the beach.", False),
         ({"Hund": "dog", "läuft": "sleeps|runs"}, "the young dog runs at the beach.", False),  # which has them
     ],
