@@ -85,7 +85,8 @@ def test_translate_file_of_another_format_is_refused(
 
 
 @pytest.mark.parametrize(
-    "name", ["notes", "1. Kapitel", "a.de_AT", "a.FO", "a.gsw", "a.bar_Latn", "a.ref2", "a.001", "a.de.tok.gz"]
+    "name",
+    ["notes", "1. Kapitel", "a.text", "a.de_AT", "a.FO", "a.gsw", "a.bar_Latn", "a.ref2", "a.001", "a.de.tok.gz"],
 )
 def test_translate_plain_text_by_its_name(tfm: Tfm, project: Path, tmp_path: Path, name: str) -> None:
     content = f"{SENTENCE}\n".encode()

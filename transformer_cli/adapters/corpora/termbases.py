@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 _OTHER_LANGUAGES = "entries without one of the languages"
 _MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values())})_")  # of a column
 _MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
+_YES = {"yes", "true", "1", "x", "ja", "oui", "sí", "si", "sì", "sim", "tak", "ano", "да"}  # in a column "forbidden"
 _NOT_USED = "forbidden or deprecated terms"
 _FORBIDDEN = re.compile(  # a status such as forbidden, deprecatedTerm-admn-sts, verboten, interdite
     r"(?:do not use|not recommended|nicht (?:verwenden|empfohlen)|ne pas utiliser|à (?:éviter|proscrire)|n[oã]o? usar"
@@ -94,7 +95,8 @@ def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
             forbidding = {
                 name
                 for name, cell in others
-                if _FORBIDDEN.fullmatch(cell) and language_code(str(name)) not in LANGUAGE_NAMES
+                if _FORBIDDEN.fullmatch(str(name) if cell.lower() in _YES else cell)
+                and language_code(str(name)) not in LANGUAGE_NAMES
             }
             of_status |= forbidding
             left_out.update([_NOT_USED] if forbidding else [f"column {name}" for name, _ in others if not has_codes])

@@ -14,7 +14,7 @@ from transformer_cli.text.lines import decompressed_name, open_decompressed
 TRANSLATED = "translated"
 MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
-_PLAIN_SUFFIXES = ("", ".", ".txt", ".src", ".trg", ".tgt", ".ref", ".hyp", ".tok", ".bpe", ".sp", ".lc", ".tc", ".out")
+_PLAIN_SUFFIXES = ("", ".", ".src", ".trg", ".tgt", ".ref", ".hyp", ".tok", ".bpe", ".sp", ".lc", ".tc", ".out")
 """those of plain text, perhaps with a number, as in .001 and .ref2; so are codes of languages"""
 
 
@@ -68,7 +68,7 @@ def describe_counts(counts: Counter[str], to_check: Counter[str]) -> str:
 
 
 FORMATS = {
-    PLAIN_TEXT: FileFormat(("plain text",), (".txt",)),
+    PLAIN_TEXT: FileFormat(("plain text",), (".txt", ".text")),
     "html": FileFormat((HTML, "a part of an HTML document", "a template of a page"), (".html", ".htm", ".xhtml")),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), is_text=False),
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff")),
@@ -106,7 +106,7 @@ def other_kind_by_name(path: Path) -> str | None:
 def may_be_plain_by_name(path: Path) -> bool:
     """Whether a file's suffix is one of plain text, or none: notes, in.txt, train.de, "1. Kapitel", part.001.gz."""
     suffix = _suffix(path).rstrip("0123456789")
-    return suffix in _PLAIN_SUFFIXES or " " in suffix or is_language_code(suffix[1:])
+    return suffix in (*_PLAIN_SUFFIXES, *FORMATS[PLAIN_TEXT].suffixes) or " " in suffix or is_language_code(suffix[1:])
 
 
 def _suffix(path: Path) -> str:

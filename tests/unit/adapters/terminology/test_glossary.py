@@ -126,6 +126,7 @@ Term_Info,German_Germany,Term_Info
             {"verboten": "forbidden"},
             "FORBIDDEN (1), column French (1)",
         ),
+        ("de,en,Forbidden\nHund,dog,no\nHund,hound,Yes\n", {"Hund": "dog"}, "forbidden or deprecated terms (1)"),
         ("depreciation,Abschreibung\n", {"depreciation": "Abschreibung"}, ""),
         ("Hund,dog,Vietnam\n", {"Hund": "dog"}, "column 3 (1)"),
     ],
