@@ -69,16 +69,12 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
     [
         ("model.dropout=0.3",),  # which follows from the step's number there too
         ("model.tie_embeddings=target+output", "training.freeze=[encoder]", "training.clip_grad_norm=null"),
-        (
-            "training.batch_by=tokens",
-            "training.batch_size=700",
-            "training.gradient_accumulation_steps=3",
-            "model.vectors.source=VECTORS",
-        ),
+        ("training.batch_by=tokens", "training.batch_size=700", "training.gradient_accumulation_steps=3",
+         "model.vectors.source=VECTORS"),
         ("model.positions=sinusoidal", "training.label_smoothing=0.1", "model.norm=pre", *FROZEN_VECTORS),
     ],
     ids=["dropout", "frozen", "tokens and vectors", "sinusoidal and frozen vectors"],
-)
+)  # fmt: skip
 def test_train_on_a_device_resumes_and_averages_exactly(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
 ) -> None:

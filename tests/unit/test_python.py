@@ -53,14 +53,10 @@ def here(project: Path) -> Path:
         (lambda given: [*score_pairs(given, "a", ["b"])], "pairs: 'a', where a list of str is wanted"),
         (lambda given: given.translate({"a": "Hund"}), "sentences: {'a': 'Hund'}, where a list of str is wanted"),
         (lambda given: given.translate(None), "sentences: None, where a list of str is wanted"),
-        (
-            lambda given: load_config(untyped({"training": {}})),
-            "path: a dict, where a name or a path is wanted; a dict",
-        ),
-        (
-            lambda given: compare(given, untyped("other")),
-            "options: 'other', where CompareOptions is wanted; put systems",
-        ),
+        (lambda given: load_config(untyped({"training": {}})),
+         "path: a dict, where a name or a path is wanted; a dict"),
+        (lambda given: compare(given, untyped("other")),
+         "options: 'other', where CompareOptions is wanted; put systems"),
         (lambda given: [*given.stream("Hund", chunk=1)], "lines: 'Hund', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=untyped("ab")), "lists: 'ab', where a list of str is wanted"),
         (lambda given: evaluate(given, lists=["ab", "cd"]), "lists, item 0: 'ab', where a list of str is wanted"),
@@ -73,7 +69,7 @@ def here(project: Path) -> Path:
         (lambda given: [*given.stream(["a"], chunk=0)], "chunk: 0, where at least 1 is wanted"),
         (lambda given: compare(given, examples=-1), "examples: -1; give 0 or more"),
     ],
-)
+)  # fmt: skip
 def test_wrong_argument_types_and_values_are_refused(
     translator: Translator, call: Callable[[Any], object], said: str
 ) -> None:

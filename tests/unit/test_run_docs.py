@@ -41,11 +41,8 @@ def test_run_docs_covers_all_commands() -> None:
         ("data/x.de-en-602c731e", "data/x.de-en-4f54f310", 0, True),
         ("loss 0.359, BLEU 34.4", "loss 3.592, BLEU 34.4", 0, False),
         ("p < 0.001, BLEU 34.4", "p 0.0149, BLEU 3.5", 0, True),
-        ("a\n…\nd", "a\nb\nc\nd", 0, True),
-        ("a\n…\ne", "a\nb\nc\nd", 0, False),
-        ("a", "a\nb", 0, False),
-        ("a dog\nEND", "a cat\nEND", 1, True),
-        ("a dog\na man", "a cat\na boy", 1, False),
+        *(("a\n…\nd", "a\nb\nc\nd", 0, True), ("a\n…\ne", "a\nb\nc\nd", 0, False), ("a", "a\nb", 0, False)),
+        *(("a dog\nEND", "a cat\nEND", 1, True), ("a dog\na man", "a cat\na boy", 1, False)),
     ],
 )
 def test_run_docs_allows_other_numbers_but_not_words(page: str, printed: str, allowed: int, same: bool) -> None:

@@ -17,14 +17,9 @@ def test_completion_of_set_offers_every_setting() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("tr",), ["train", "translate"]),
-        (("evaluate", "--run", ""), ["tiny"]),
-        (("curves", ""), ["tiny"]),
-        (("config", "de"), ["demo", "demo-captions"]),
-        (("train", "--config", "sub"), ["subwords"]),
-        (("train", "--config", "configs/"), []),
-        (("export", ""), ["tiny"]),
-        (("compare", ""), ["tiny"]),
+        *((("tr",), ["train", "translate"]), (("evaluate", "--run", ""), ["tiny"]), (("curves", ""), ["tiny"])),
+        *((("config", "de"), ["demo", "demo-captions"]), (("train", "--config", "sub"), ["subwords"])),
+        *((("train", "--config", "configs/"), []), (("export", ""), ["tiny"]), (("compare", ""), ["tiny"])),
         (("evaluate", "--split", "t"), ["test", "train"]),
         (("train", "--set", "training.batch_"), [f"training.batch_{end}=" for end in ("size", "by", "order")]),
         (("evaluate", "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]),

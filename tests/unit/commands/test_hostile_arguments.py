@@ -12,13 +12,8 @@ TEXT = "a\udc9b\udc80é\x1b]0;a\x07\n\x9b2J"
 @pytest.mark.parametrize(
     "command",
     [
-        "{}",
-        "translate --run {} Hund",
-        "translate --set {} Hund",
-        "translate --prefix {} Hund",
-        "compare {} {} --reference {}",
-        "serve --port 0 --host {}",
-        "prepare --multi30k-dir {}",
+        *("{}", "translate --run {} Hund", "translate --set {} Hund", "translate --prefix {} Hund"),
+        *("compare {} {} --reference {}", "serve --port 0 --host {}", "prepare --multi30k-dir {}"),
         "train --set name={}",
     ],
 )

@@ -125,14 +125,12 @@ def test_translate_document_name_as_sentence_is_refused(
     ("content", "said"),
     [
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
-        (
-            b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.adobe.indesign-idml-package",
-            "error: standard input: an InDesign document (IDML); export its text",
-        ),
+        (b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.adobe.indesign-idml-package",
+         "error: standard input: an InDesign document (IDML); export its text"),
         (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
         (b"WEBVTT\n", "error: standard input: apparently subtitles (WebVTT); use `--format srt`"),
     ],
-)
+)  # fmt: skip
 def test_translate_stdin_of_another_format_is_refused(
     forks: Forks, project: Path, tmp_path: Path, content: bytes, said: str
 ) -> None:

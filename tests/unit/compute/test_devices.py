@@ -49,10 +49,8 @@ def test_choose_device_missing_raises_device_error(name: str, n_gpus: int, messa
 @pytest.mark.parametrize(
     ("world", "name", "n_gpus", "chosen"),
     [
-        (SINGLE_PROCESS, "auto", 0, "cpu"),
-        (SINGLE_PROCESS, "auto", 2, "cuda:0"),
-        (SINGLE_PROCESS, "cpu", 2, "cpu"),
-        (SINGLE_PROCESS, "cuda", 1, "cuda:0"),
+        *((SINGLE_PROCESS, "auto", 0, "cpu"), (SINGLE_PROCESS, "auto", 2, "cuda:0")),
+        *((SINGLE_PROCESS, "cpu", 2, "cpu"), (SINGLE_PROCESS, "cuda", 1, "cuda:0")),
         (SINGLE_PROCESS, "cuda:1", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "auto", 2, "cuda:1"),
         (World(5, 6, local_rank=1, local_size=2), "cuda", 3, "cuda:1"),
@@ -76,11 +74,8 @@ def test_choose_device_too_few_raises_in_all_processes(rank: int, name: str) -> 
 @pytest.mark.parametrize(
     ("setting", "supported", "precision"),
     [
-        ("auto", [], "float32"),
-        ("auto", ["_is_avx512_bf16_supported"], "bfloat16"),
-        ("auto", PROBES, "bfloat16"),
-        ("float32", PROBES, "float32"),
-        ("bfloat16", [], "bfloat16"),
+        *(("auto", [], "float32"), ("auto", ["_is_avx512_bf16_supported"], "bfloat16")),
+        *(("auto", PROBES, "bfloat16"), ("float32", PROBES, "float32"), ("bfloat16", [], "bfloat16")),
     ],
 )
 def test_choose_precision_auto_on_cpu_is_bfloat16_if_fast(

@@ -127,12 +127,8 @@ def test_inline_yaml_is_one_line_and_parses_back(value: object, line: str) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "name: 'null'",
-        "name: '123'",
-        "name: '1e5'",
-        "data: {fingerprint: '12345678'}",
-        "data: {fingerprint: '12345e67'}",
-        "data: {fingerprint: '0e123456'}",
+        *("name: 'null'", "name: '123'", "name: '1e5'", "data: {fingerprint: '12345678'}"),
+        *("data: {fingerprint: '12345e67'}", "data: {fingerprint: '0e123456'}"),
         "training: {betas: [0.9, 0.98], eps: 1e-9, learning_rate: 7.0e-4, clip_grad_norm: null}",
         "data: {joint_vocabulary: true}\nmodel: {tie_embeddings: all, positions: sinusoidal, max_length: null}",
         OWN_FILES + "    test-1.x: {source: 'ä ö', target: 'yes'}",
@@ -354,16 +350,14 @@ def test_translation_settings_apply_overrides_then_named() -> None:
         ("decoding.beam_size=0", "decoding.beam_size: must be at least 1, not 0"),
         ("decoding.sample=maybe", "decoding.sample: must be true or false, not maybe"),
         ("decoding.n_best=4", "decoding.n_best: unknown key; did you mean the option --n-best?"),
-        (
-            "decoding.what=4",
-            "decoding.what: unknown key; known here: beam_size, length_penalty, no_repeat_ngram_size, ",
-        ),
+        ("decoding.what=4",
+         "decoding.what: unknown key; known here: beam_size, length_penalty, no_repeat_ngram_size, "),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
         ("training.epochs=3", "only decoding.* can be set here; training.epochs is fixed in a trained run"),
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
     ],
-)
+)  # fmt: skip
 def test_translation_settings_refuse_training_overrides(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         translation_settings(DecodingConfig(), {}, ["decoding.top_k=3", override])

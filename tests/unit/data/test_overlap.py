@@ -50,10 +50,7 @@ def test_count_overlap_compares_normalised_lines(tmp_path: Path) -> None:
     ("sentences", "pairs", "sources", "references", "warned"),
     [
         (1000, 0, 9, 9, False),  # short sentences that recur with another translation
-        (1000, 0, 10, 0, True),
-        (1000, 0, 0, 10, True),
-        (1000, 1, 1, 1, True),
-        (30, 0, 0, 0, False),
+        *((1000, 0, 10, 0, True), (1000, 0, 0, 10, True), (1000, 1, 1, 1, True), (30, 0, 0, 0, False)),
         (30, 0, 0, 1, True),
     ],
 )

@@ -69,12 +69,10 @@ def test_find_tokenizer_run_by_name_and_path(run: Run) -> None:
     [
         ({"source": "fr"}, "data.source: de and fr"),
         ({"lowercase": False, "min_freq": 3}, "data.lowercase: true and false; data.min_freq: 2 and 3"),
-        (
-            {"tokens": "subwords", "lowercase": True, "joint_vocabulary": True},
-            "data.tokens: words and subwords; data.joint_vocabulary: false and true",
-        ),
+        ({"tokens": "subwords", "lowercase": True, "joint_vocabulary": True},
+         "data.tokens: words and subwords; data.joint_vocabulary: false and true"),
     ],
-)
+)  # fmt: skip
 def test_find_tokenizer_run_with_other_settings_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
     wanted = run.config.data.model_copy(update={"tokenizer_from": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
@@ -203,26 +201,17 @@ def test_open_run_names_a_damaged_subword_file(by_subwords: Translator, tmp_path
     ("name", "change", "message"),
     [
         ("run.json", lambda value: value.update(evil=1), r"run\.json: damaged: .*'evil'"),
-        (
-            "run.json",
-            lambda value: value.update(tokenizer=[1]),
-            r"run\.json: damaged: tokenizer: Input should be a valid",
-        ),
+        ("run.json", lambda value: value.update(tokenizer=[1]),
+         r"run\.json: damaged: tokenizer: Input should be a valid"),
         ("run.json", lambda value: value.pop("id"), r"run\.json: damaged: id: Field required"),
         ("run.json", lambda value: value.pop("format_version"), "format version None, this tfm reads 7"),
         ("run.json", lambda value: value.update(exported="x"), r"run\.json: damaged: exported: Input should be a"),
-        (
-            "target.detokenizer.json",
-            lambda value: value.update(attach_left=5),
-            r"detokenizer\.json: damaged: 'int' object is not iter",
-        ),
-        (
-            "target.detokenizer.json",
-            lambda value: value.clear(),
-            r"detokenizer\.json: damaged: 'attach_left'; restore it",
-        ),
+        ("target.detokenizer.json", lambda value: value.update(attach_left=5),
+         r"detokenizer\.json: damaged: 'int' object is not iter"),
+        ("target.detokenizer.json", lambda value: value.clear(),
+         r"detokenizer\.json: damaged: 'attach_left'; restore it"),
     ],
-)
+)  # fmt: skip
 def test_open_run_with_wrong_keys_or_types_is_one_line(
     run: Run, name: str, change: Callable[[dict[str, Any]], object], message: str
 ) -> None:

@@ -23,11 +23,8 @@ def test_width_of_a_sentence_is_similar_in_all_scripts() -> None:
         (LEARNED, 100, 120, "too long"),
         (LEARNED, 10, 2, ""),  # the ratio alone would be far too small
         (LEARNED, 4, 30, ""),  # or too large
-        (LEARNED, 4, 31, "too long"),
-        (LEARNED, 0, 0, ""),
-        (PLAIN_BOUNDS, 100, 50, ""),
-        (PLAIN_BOUNDS, 100, 30, "too short"),
-        (PLAIN_BOUNDS, 100, 0, "too short"),
+        *((LEARNED, 4, 31, "too long"), (LEARNED, 0, 0, ""), (PLAIN_BOUNDS, 100, 50, "")),
+        *((PLAIN_BOUNDS, 100, 30, "too short"), (PLAIN_BOUNDS, 100, 0, "too short")),
         (PLAIN_BOUNDS, 100, 300, "too long"),
     ],
 )

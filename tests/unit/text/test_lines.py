@@ -26,11 +26,7 @@ def write(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize(
     ("text", "lines"),
     [
-        ("", []),
-        ("\n", [""]),
-        ("a\nb\n", ["a", "b"]),
-        ("a\nb", ["a", "b"]),
-        ("a\r\nb\r", ["a", "b"]),
+        *(("", []), ("\n", [""]), ("a\nb\n", ["a", "b"]), ("a\nb", ["a", "b"]), ("a\r\nb\r", ["a", "b"])),
         ("a\r\r\n b\rc ", ["a\r", " b\rc "]),
         ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n", ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"]),
         ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
@@ -47,14 +43,11 @@ def test_read_lines_splits_at_line_feeds_only(tmp_path: Path, name: str, text: s
     ("name", "content", "message"),
     [
         ("none.txt", None, "cannot be read: No such file or directory; correct the path or its permissions"),
-        (
-            "plain.gz",
-            b"plain",
-            r"incomplete or damaged gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off",
-        ),
+        ("plain.gz", b"plain",
+         r"incomplete or damaged gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off"),
         ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"incomplete or damaged gzip file \(Compressed file ended"),
     ],
-)
+)  # fmt: skip
 def test_truncated_lines_unreadable_file_raises_data_error(
     tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:

@@ -16,12 +16,8 @@ def build(min_freq: int = 1, **counts: int) -> Vocabulary:
 @pytest.mark.parametrize(
     ("min_freq", "max_words", "words"),
     [
-        (1, None, ["c", "a", "b", "ä", "z"]),
-        (2, None, ["c", "a", "b", "ä"]),
-        (3, None, ["c"]),
-        (9, None, []),
-        (1, 2, ["c", "a"]),
-        (1, 9, ["c", "a", "b", "ä", "z"]),
+        *((1, None, ["c", "a", "b", "ä", "z"]), (2, None, ["c", "a", "b", "ä"]), (3, None, ["c"])),
+        *((9, None, []), (1, 2, ["c", "a"]), (1, 9, ["c", "a", "b", "ä", "z"])),
     ],
 )
 def test_vocabulary_build_sorts_by_frequency_then_alphabet(

@@ -160,9 +160,7 @@ def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
     ("row", "column"),
     [
         ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1),
-        ("seg-{n}\tEin Hund.\tA dog.", 1),
-        ("{n}\tEin Hund.", 1),
-        ("Ein Hund.\t0.{n}", 2),
+        *(("seg-{n}\tEin Hund.\tA dog.", 1), ("{n}\tEin Hund.", 1), ("Ein Hund.\t0.{n}", 2)),
         ("Ein Hund.\tok\tA dog.", 2),
         *(("Haus\thouse", 0), ("de\tof", 0), ("Speicherverwaltung\tmemory management", 0)),
         ("犬がいます。\tA dog.\t0.5", 0),
@@ -180,15 +178,10 @@ def test_read_texts_columns_without_text_are_refused(read: Read, row: str, colum
 @pytest.mark.parametrize(
     ("target", "codes", "taken"),
     [
-        ("zh-TW", "zh-CN zh-Hans", None),
-        ("zh-TW", "zh-CN zh-Hant zh", "zh-Hant"),
-        ("zh-TW", "zh zho-Hant-TW", "zho-Hant-TW"),
-        ("sr-Cyrl", "sr-Latn sr-Cyrl-RS", "sr-Cyrl-RS"),
-        ("sr-Latn", "sr_Cyrl", None),
-        ("pt-PT", "pt-BR por", "por"),
-        ("pt-BR", "pt-PT", None),
-        ("pt", "pt-BR", "pt-BR"),
-        ("en-GB", "eng_Latn", "eng_Latn"),
+        *(("zh-TW", "zh-CN zh-Hans", None), ("zh-TW", "zh-CN zh-Hant zh", "zh-Hant")),
+        *(("zh-TW", "zh zho-Hant-TW", "zho-Hant-TW"), ("sr-Cyrl", "sr-Latn sr-Cyrl-RS", "sr-Cyrl-RS")),
+        *(("sr-Latn", "sr_Cyrl", None), ("pt-PT", "pt-BR por", "por"), ("pt-BR", "pt-PT", None)),
+        *(("pt", "pt-BR", "pt-BR"), ("en-GB", "eng_Latn", "eng_Latn")),
     ],
 )
 def test_read_texts_other_region_or_script_is_left_out(read: Read, target: str, codes: str, taken: str | None) -> None:
@@ -259,12 +252,8 @@ def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path
 @pytest.mark.parametrize(
     ("heading", "is_turned"),
     [
-        ("text\ttranslation", False),
-        ("Traduction\tPhrase", True),
-        ("Deutsch\tÜbersetzung", False),
-        ("sentence1\tsentence2", False),
-        ("text\tText", None),
-        ("Satz\tsentence", None),
+        *(("text\ttranslation", False), ("Traduction\tPhrase", True), ("Deutsch\tÜbersetzung", False)),
+        *(("sentence1\tsentence2", False), ("text\tText", None), ("Satz\tsentence", None)),
         ("Hund\ttranslation", None),
     ],
 )
@@ -285,13 +274,9 @@ def test_read_texts_first_row_whose_cells_occur_again_is_a_pair(read: Read) -> N
     ("row", "reason"),
     [
         *((f"ein\t{error}", SPREADSHEET_ERROR) for error in ("#N/A", "#NAME?", "#BEZUG!", "#¿NOMBRE?", " Err:509 ")),
-        ("#REF!\tone", SPREADSHEET_ERROR),
-        ("drei rote Hunde\tNULL", MISSING_VALUE),
-        ("nan\tthree red dogs", MISSING_VALUE),
-        ("猫が走っている\tNone", MISSING_VALUE),
-        ("Keine\tNone", None),
-        ("Das ist NULL\tThis is NULL", None),
-        ("Hurra\t#WOW!", None),
+        *(("#REF!\tone", SPREADSHEET_ERROR), ("drei rote Hunde\tNULL", MISSING_VALUE)),
+        *(("nan\tthree red dogs", MISSING_VALUE), ("猫が走っている\tNone", MISSING_VALUE), ("Keine\tNone", None)),
+        *(("Das ist NULL\tThis is NULL", None), ("Hurra\t#WOW!", None)),
     ],
 )
 def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(
@@ -391,19 +376,13 @@ def test_read_texts_xliff_with_internal_file_is_read(read: Read) -> None:
 @pytest.mark.parametrize(
     ("content", "more"),
     [
-        ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
-        ("target\tx\tsource\nc\ty\tb\n", {}),
-        ("English;German\nc;b\n", {}),
-        ("0.5\tb\tc\n", {"columns": [2, 3]}),
+        *(("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}), ("target\tx\tsource\nc\ty\tb\n", {})),
+        *(("English;German\nc;b\n", {}), ("0.5\tb\tc\n", {"columns": [2, 3]})),
         ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
-        ("Source Text;x;target_text\nb;y;c\n", {}),
-        ("Zieltext\tAusgangstext\nc\tb\n", {}),
-        ("english_text\tgerman_text\nc\tb\n", {}),
-        ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
-        ("b;c\n", {"name": "a.csv"}),
-        ("b,c\n", {"name": "a.csv"}),
-        ("b\n", {"name": "a.csv", "columns": [1, 1]}),
-        ('id, "de", "en"\n1, "b", "c"\n', {}),
+        *(("Source Text;x;target_text\nb;y;c\n", {}), ("Zieltext\tAusgangstext\nc\tb\n", {})),
+        *(("english_text\tgerman_text\nc\tb\n", {}), ("sep=;\r\nDE;EN\r\nb;c\r\n", {})),
+        *(("b;c\n", {"name": "a.csv"}), ("b,c\n", {"name": "a.csv"})),
+        *(("b\n", {"name": "a.csv", "columns": [1, 1]}), ('id, "de", "en"\n1, "b", "c"\n', {})),
         ("German (Germany);English (United States)\nb;c\n", {}),
         ("id\tdeu\teng_Latn\n1\tb\tc\n", {}),
         ("ENGLISCH\tdeutsch\nc\tb\n", {}),
@@ -492,12 +471,8 @@ def test_read_texts_plain_text_with_signs_of_encodings_is_read(read: Read, text:
 @pytest.mark.parametrize(
     ("row", "pair"),
     [
-        ("c\td\te", None),
-        ('"c\td"\te', ("c\td", "e")),
-        ('c\t"d ""x""\te"', ("c", 'd "x"\te')),
-        ('"c\t"d\te', None),
-        ("c\td\t\t", ("c", "d")),
-        ('"c"\td', ('"c"', "d")),
+        *(("c\td\te", None), ('"c\td"\te', ("c\td", "e")), ('c\t"d ""x""\te"', ("c", 'd "x"\te'))),
+        *(('"c\t"d\te', None), ("c\td\t\t", ("c", "d")), ('"c"\td', ('"c"', "d"))),
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])

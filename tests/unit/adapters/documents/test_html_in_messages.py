@@ -56,32 +56,24 @@ READERS = [page, message, segment]
     [
         ("<!DOCTYPE html><!-- Ein --><style>p > b</style><script>'<b>'</script><p>Hund</p>", ["Hund"]),
         ("Nimm <code>rm -rf</code> oder <b translate='no'>Katze</b> da<pre>a b</pre>", ["Nimm oder da"]),
-        (
-            "<img alt=\"Ein 'Hund'\" title='Ein \"Ball\"'><p>Ein <a %s>Hund</a></p>",
-            ["Ein 'Hund'", 'Ein "Ball"', "Ein Hund"],
-        ),
+        ("<img alt=\"Ein 'Hund'\" title='Ein \"Ball\"'><p>Ein <a %s>Hund</a></p>",
+         ["Ein 'Hund'", 'Ein "Ball"', "Ein Hund"]),
         ("<code>a <i translate=yes>Hund</i></code><span {{ b > 'c' }}>Ball</span>", ["Hund", "Ball"]),
         ("<my-card>Ein<p>Hund</p></my-card><{{ tag }} class='x'>Ball</{{ tag }}>", ["Ein", "Hund", "Ball"]),
-        (
-            "{% if x %}<b>Ein Mann</b> schläft{% else %}<b>Eine Frau</b> kocht{% endif %}",
-            ["Ein Mann schläft", "Eine Frau kocht"],
-        ),
+        ("{% if x %}<b>Ein Mann</b> schläft{% else %}<b>Eine Frau</b> kocht{% endif %}",
+         ["Ein Mann schläft", "Eine Frau kocht"]),
         ("Ein {% trans 'a' %} {% own b %}Hund{% endown %} da", ["Ein", "Hund", "da"]),
         ("Hund{% if n > 1 %}e{% endif %} und {{ a|f('b') }} {% url 'c' %} da", ["Hund und da"]),
-        (
-            "Hund{% if n > 1 %}e <b>am</b> Tag{% endif %} und Katz{% if n %}e{% else %}<i>en</i>{% endif %}",
-            ["Hund und Katz"],
-        ),
+        ("Hund{% if n > 1 %}e <b>am</b> Tag{% endif %} und Katz{% if n %}e{% else %}<i>en</i>{% endif %}",
+         ["Hund und Katz"]),
         ("Hund{% if n %}e <b>am{% endif %} Tag</b> {% if n %}Groß<i>e{% endif %}n</i>", ["Hunde am", "Tag", "Großen"]),
         ("Ein{% if n %}e</p><p>am Tag{% if m %}e <b>a</b>{% endif %}{% endif %}s", ["Eine", "am Tag", "s"]),
         ("<% if (a > b) { %>Ein Hund.<% } else { %>Ein Ball.<% } %>", ["Ein Hund.", "Ein Ball."]),
-        (
-            "{{#if x}}Ein Hund{{else}}Ein Ball{{/if}}<?php foreach ($a as $b): ?>rot<?php endforeach ?>",
-            ["Ein Hund", "Ein Ball", "rot"],
-        ),
+        ("{{#if x}}Ein Hund{{else}}Ein Ball{{/if}}<?php foreach ($a as $b): ?>rot<?php endforeach ?>",
+         ["Ein Hund", "Ein Ball", "rot"]),
         ("<p title=\"{% if x %}Ein Hund{% else %}Ein Ball{% endif %} {{ b|f('c') }}\">", ["Ein Hund", "Ein Ball"]),
     ],
-)
+)  # fmt: skip
 def test_html_of_any_format_is_read_alike(
     read: Callable[..., tuple[list[str], str]], source: str, expected: list[str]
 ) -> None:

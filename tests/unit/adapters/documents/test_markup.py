@@ -132,24 +132,18 @@ def test_parse_html_text_in_another_language_is_kept(html: str, expected: list[s
 @pytest.mark.parametrize(
     ("html", "expected"),
     [
-        (
-            "Bitte <label>hier</label> klicken<p>Art: <label>Ein</label><br><label>Hund</label>",
-            "Bitte hier klicken|Art:|Ein|Hund",
-        ),
+        ("Bitte <label>hier</label> klicken<p>Art: <label>Ein</label><br><label>Hund</label>",
+         "Bitte hier klicken|Art:|Ein|Hund"),
         ("<label><input>Ein</label><label>Hund</label><nav><a>B</a><a>&Auml;</a><a>C</a></nav>", "Ein|Hund|B|Ä|C"),
-        (
-            "Zeige <input> Hunde<p>Die <b>E</b><b>Mail</b><p>Die <i><b>E</b><b>Mail</b></i> da",
-            "Zeige Hunde|Die EMail|Die EMail da",
-        ),
-        (
-            "<b>Ein</b><b>Hund</b><b>ist</b><i>Da</i><p><b>Ein</b> <b>Hund</b><p><b>Ein</b><b>Hund</b>e",
-            "Ein|HundistDa|Ein Hund|EinHunde",
-        ),
+        ("Zeige <input> Hunde<p>Die <b>E</b><b>Mail</b><p>Die <i><b>E</b><b>Mail</b></i> da",
+         "Zeige Hunde|Die EMail|Die EMail da"),
+        ("<b>Ein</b><b>Hund</b><b>ist</b><i>Da</i><p><b>Ein</b> <b>Hund</b><p><b>Ein</b><b>Hund</b>e",
+         "Ein|HundistDa|Ein Hund|EinHunde"),
         ("<i>Ein </i><i>Hund</i><i> Da</i><i> </i><i>Rot</i>", "Ein Hund Da Rot"),
         ("<p><i>H</i><i>A</i><i>T</i><p><a>犬</a><a><svg><b>A</b></svg>猫</a><a>ein</a>", "HAT|犬|猫ein"),
         ("<p><a><i>Ein</i></a><a><i>Da</i></a><code>x</code><p><i>Ein</i><i><img></i><i>Da</i>", "EinDa|Ein|Da"),
     ],
-)
+)  # fmt: skip
 def test_parse_html_touching_siblings_are_blocks(html: str, expected: str) -> None:
     assert "|".join(texts(html)) == expected
     document = parse_html(html)
@@ -262,10 +256,8 @@ HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
         (HTTP.format("windows-1250"), "cp1250"),
         (XML.format("iso-8859-1"), "latin-1"),
         (f"<!--{META.format('koi8-r')}--><meta charset=iso-8859-15>", "iso-8859-15"),
-        ("\ufeff" + META.format("iso-8859-1"), "utf-8"),
-        (META.format("x-nothing"), "utf-8"),
-        (META.format("utf-16"), "utf-8"),
-        (" " * 1_024 + META.format("iso-8859-1"), "utf-8"),
+        *(("\ufeff" + META.format("iso-8859-1"), "utf-8"), (META.format("x-nothing"), "utf-8")),
+        *((META.format("utf-16"), "utf-8"), (" " * 1_024 + META.format("iso-8859-1"), "utf-8")),
     ],
 )  # fmt: skip
 def test_html_is_written_in_its_declared_encoding(head: str, encoding: str) -> None:

@@ -60,17 +60,15 @@ def test_po_untranslated_messages_get_a_translation(message: str, expected: str)
         ("<b><img src='x'>rot</b> hund", "HUND <b><img src='x'>ROT</b>"),
         ("<section>rot hund</section><link>rot</link> hund", "<section>HUND ROT</section>HUND <link>ROT</link>"),
         ("a < b und c > d", "D > C UND B < A"),
-        (
-            r"  -q, --quiet=DATEI   rot hund\n                 da",
-            r"  -q, --quiet=DATEI   DA HUND\n                 ROT",
-        ),
+        (r"  -q, --quiet=DATEI   rot hund\n                 da",
+         r"  -q, --quiet=DATEI   DA HUND\n                 ROT"),
         (r"rot --quiet, -q --hund--\n  -h", r"--HUND-- -q --quiet, ROT\n  -h"),
         (r"ein ``%s \"x\"`` :a:`b c` |d| `e`", '`e` |d| :a:`b c` ``%s \\"x\\"`` EIN'),
         ("rot :ref:`ein hund <b c>` da `x <d>`__", "`X <d>`__ DA :ref:`HUND EIN <b c>` ROT"),
         ("`rot' und `da'", "`DA' UND `ROT'"),
         (r"ein \033[1m\033[31mroter\x1b[m hund\x1b]0;x\a", r"HUND \033[1m\033[31mROTER\x1b[m EIN\x1b]0;x\a"),
     ],
-)
+)  # fmt: skip
 def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode().replace(MARK, "")

@@ -282,10 +282,8 @@ def field(code: str, result: str, end: str = FIELD[2]) -> str:
         ([field("DOCPROPERTY Title", run("ein hund")), field("DOCPROPERTY Firma", run("Hund AG"))], ["ein hund"]),
         ([field("ADDIN EN.REFLIST", run("A: b"), ""), run("C: d"), run("E: f") + FIELD[2], run("g")], ["g"]),
         ([field("DATE", run("3. mai"), ""), run("ein hund")], ["ein hund"]),  # a field without an end
-        (
-            ["<w:sdt><w:sdtPr><w:tag w:val='MENDELEY_CITATION_v3'/></w:sdtPr>" + run("(A)") + "</w:sdt>" + run("b")],
-            ["b"],
-        ),
+        (["<w:sdt><w:sdtPr><w:tag w:val='MENDELEY_CITATION_v3'/></w:sdtPr>" + run("(A)") + "</w:sdt>" + run("b")],
+         ["b"]),
         ([run("nimm ") + run("foo", STYLE.format("r", "HTMLCode")) + run(" jetzt")], ["nimm jetzt"]),
         (
             [
@@ -299,10 +297,8 @@ def field(code: str, result: str, end: str = FIELD[2]) -> str:
         ([run("foo", STYLE.format("r", "HTMLPreformattedChar"))], ["foo"]),
         ([run("er sagte") + run(" good ", lang("en-GB")) + run("day ", lang("en")) + run("da")], ["er sagte da"]),
         ([run("hun") + run("d", lang("en")) + run("e ", lang("en")) + run("a ", lang("x")) + run("b")], ["hunde a b"]),
-        (
-            [run("hund" * 9), run("犬", lang("en")) + run("\u05d0", lang("en")) + TAB + run("犬", lang("ja"))],
-            ["hund" * 9, "犬\u05d0"],
-        ),
+        ([run("hund" * 9), run("犬", lang("en")) + run("\u05d0", lang("en")) + TAB + run("犬", lang("ja"))],
+         ["hund" * 9, "犬\u05d0"]),
         (
             [
                 run("ja"),
@@ -313,7 +309,7 @@ def field(code: str, result: str, end: str = FIELD[2]) -> str:
         ),
         ([run("ein hund", lang("en")), run("da", lang("de"))], ["ein hund", "da"]),  # over half
     ],
-)
+)  # fmt: skip
 def test_word_data_code_and_other_languages_are_kept(paragraphs: list[str], expected: list[str]) -> None:
     text = f"{BODY}{''.join(f'<w:p>{each}</w:p>' for each in paragraphs)}</w:body></w:document>"
     listed = types({"d": "document.main"})

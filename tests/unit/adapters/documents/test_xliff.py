@@ -270,10 +270,8 @@ SDL_SEG = (
     [
         (f"<trans-unit><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
         (f"<trans-unit mq:status='NotStarted'><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
-        (
-            f"<trans-unit mq:status='PartiallyEdited'><source>hund</source><target{STATE}>dog</target></trans-unit>",
-            False,
-        ),
+        (f"<trans-unit mq:status='PartiallyEdited'><source>hund</source><target{STATE}>dog</target></trans-unit>",
+         False),
         (f"<trans-unit m:confirmed='1'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
         (f"<trans-unit approved='yes'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
         ("<trans-unit><source>hund</source><target state='translated'>dog</target></trans-unit>", False),
@@ -287,7 +285,7 @@ SDL_SEG = (
         ("<segment state='initial'><source>hund</source><target>dog</target></segment>", False),
         ("<segment state='translated' subState='tfm:mt'><source>hund</source><target>dog</target></segment>", False),
     ],
-)
+)  # fmt: skip
 def test_xliff_renews_only_untouched_suggestions(unit: str, is_renewed: bool) -> None:
     head, end = (HEAD_2, END_2) if unit.startswith("<segment") else (HEAD, END)
     file = parse_xliff(f"{head}{unit}{end}".encode(), ("de", "en"), renew=True)

@@ -195,17 +195,12 @@ def test_replay_rows_come_equally_often_in_each_epochs_order() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (
-            ["training.extra_valid=[old.tsv]"],
-            "extra_valid: needs a run to fine-tune; name it with initialize_from",
-        ),
+        (["training.extra_valid=[old.tsv]"], "extra_valid: needs a run to fine-tune; name it with initialize_from"),
         (["training.replay=[old.tsv]"], "replay: needs a run to fine-tune; name it with initialize_from"),
-        (
-            ["training.initialize_from=base", "training.interpolation=0.5"],
-            "interpolation: 0.5 needs text that shows its effect;",
-        ),
+        (["training.initialize_from=base", "training.interpolation=0.5"],
+         "interpolation: 0.5 needs text that shows its effect;"),
     ],
-)
+)  # fmt: skip
 def test_finetuning_settings_without_their_text_are_errors(settings: list[str], said: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(said)):
         load_config(overrides=settings)

@@ -130,10 +130,8 @@ def test_export_unused_weight_is_refused(opened: Open) -> None:
 @pytest.mark.parametrize(
     ("settings", "prefix"),
     [
-        (TranslationSettings(max_tokens=3), []),
-        (TranslationSettings(max_tokens=1), []),
-        (search(no_repeat_ngram_size=2), []),
-        (search(no_repeat_ngram_size=1), [5, 5]),
+        *((TranslationSettings(max_tokens=3), []), (TranslationSettings(max_tokens=1), [])),
+        *((search(no_repeat_ngram_size=2), []), (search(no_repeat_ngram_size=1), [5, 5])),
         (search(length_penalty=0.6), [7]),
         (search(length_penalty=0.0, max_tokens=4), [7, 5, 9]),
         (TranslationSettings(max_tokens=2), [7, 5]),

@@ -267,15 +267,9 @@ def test_import_hugging_face_reads_languages_beam_and_tokens(theirs: Path, tmp_p
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("forced_bos_token_id", 3),
-        ("bad_words_ids", [[5]]),
-        ("suppress_tokens", [4]),
-        ("begin_suppress_tokens", [4]),
-        ("min_new_tokens", 5),
-        ("encoder_no_repeat_ngram_size", 3),
-        ("num_beam_groups", 2),
-        ("forced_eos_token_id", 7),
-        ("force_words_ids", [[5]]),
+        *(("forced_bos_token_id", 3), ("bad_words_ids", [[5]]), ("suppress_tokens", [4])),
+        *(("begin_suppress_tokens", [4]), ("min_new_tokens", 5), ("encoder_no_repeat_ngram_size", 3)),
+        *(("num_beam_groups", 2), ("forced_eos_token_id", 7), ("force_words_ids", [[5]])),
     ],
 )
 def test_import_hugging_face_refuses_unsupported_search_by_key(

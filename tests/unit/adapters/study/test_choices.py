@@ -81,10 +81,8 @@ def test_translate_from_subwords(by_subwords: Translator) -> None:
         (" ", [], "the sentence has no letter, so there is nothing to translate; give it a word"),
         ("Hund " * 20, [], "20 tokens, but the model takes at most 14"),
         (SENTENCE, [4, PAD], "prefix: 1 is not the id of a token that the model can write"),
-        (SENTENCE, [SOS], "prefix: 2 is not"),
-        (SENTENCE, [EOS, 4], "prefix: 3 is not"),
-        (SENTENCE, [-1], "prefix: -1 is not"),
-        (SENTENCE, [1 << 70], f"prefix: {1 << 70} is not"),
+        *((SENTENCE, [SOS], "prefix: 2 is not"), (SENTENCE, [EOS, 4], "prefix: 3 is not")),
+        *((SENTENCE, [-1], "prefix: -1 is not"), (SENTENCE, [1 << 70], f"prefix: {1 << 70} is not")),
         (SENTENCE, [4] * 15, "15 tokens are forced, but the translation may have 14; force fewer"),
     ],
 )

@@ -179,24 +179,15 @@ def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> 
         ((1.2, 0.003), (0.8, 0.0004), "B is better than A by 1.20 BLEU (p = 0.003) and 0.80 chrF (p < 0.001)"),
         ((-1.2, 0.003), (-0.8, 0.01), "A is better than B by 1.20 BLEU (p = 0.003) and 0.80 chrF (p = 0.010)"),
         ((0.2, 0.34), (-0.1, 0.5), "runs cannot tell B and A apart: +0.20 BLEU (p = 0.340), -0.10 chrF (p = 0.500)"),
-        (
-            (1.2, 0.003),
-            (0.1, 0.5),
-            "B is better than A by 1.20 BLEU (p = 0.003); runs cannot tell them apart by chrF (p = 0.500)",
-        ),
-        (
-            (0.1, None),
-            (-0.7, 0.001),
-            "A is better than B by 0.70 chrF (p = 0.001); runs cannot tell them apart by BLEU (no p-value)",
-        ),
-        (
-            (1.2, 0.003),
-            (-0.7, 0.001),
-            "the scores disagree: B is better by 1.20 BLEU (p = 0.003), A by 0.70 chrF (p = 0.001)",
-        ),
+        ((1.2, 0.003), (0.1, 0.5),
+         "B is better than A by 1.20 BLEU (p = 0.003); runs cannot tell them apart by chrF (p = 0.500)"),
+        ((0.1, None), (-0.7, 0.001),
+         "A is better than B by 0.70 chrF (p = 0.001); runs cannot tell them apart by BLEU (no p-value)"),
+        ((1.2, 0.003), (-0.7, 0.001),
+         "the scores disagree: B is better by 1.20 BLEU (p = 0.003), A by 0.70 chrF (p = 0.001)"),
         ((0.0, None), (0.0, None), "B and A have equal scores: runs show no difference at all"),
     ],
-)
+)  # fmt: skip
 def test_verdicts_name_the_better_or_no_difference(
     bleu: tuple[float, float | None], chrf: tuple[float, float | None], expected: str
 ) -> None:

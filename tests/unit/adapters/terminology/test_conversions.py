@@ -57,12 +57,9 @@ def test_conversions_are_numbered_or_in_source_order(flag: str, source: str, rev
         ("c-format", "%s ist %d", "%2$d is %1$s", False),
         ("c-format", "%s ist %d", "%s is", True),
         ("c-format", "20 % der %s", "20 % of %s", True),  # % d and % o
-        ("c-format", "zu 20 % der %s", "%s % der", True),
-        ("c-format", "20%", "20% off", True),
-        ("no-c-format", "20%", "20% off", False),
-        ("", "%s", "", False),
-        ("neu-format", "%s {b}", "{b} %s", False),
-        ("neu-format", "%s {b}", "%s", True),
+        *(("c-format", "zu 20 % der %s", "%s % der", True), ("c-format", "20%", "20% off", True)),
+        *(("no-c-format", "20%", "20% off", False), ("", "%s", "", False)),
+        *(("neu-format", "%s {b}", "{b} %s", False), ("neu-format", "%s {b}", "%s", True)),
     ],
 )
 def test_has_other_directives_by_flag(flag: str, source: str, target: str, expected: bool) -> None:

@@ -92,11 +92,8 @@ Term_Info,German_Germany,Term_Info
         ("source,target\nHund,dog\nParis,\n", {"Hund": "dog", "Paris": ""}, ""),
         ("Hund;dog;Tier\nC#;C#;\n", {"Hund": "dog", "C#": "C#"}, "column 3 (1)"),
         ("Hund,dog,DE,EN\ncat,Katze,en-GB,de\nHund,chien,DE,FR", {"Hund": "dog", "Katze": "cat"}, "WITHOUT (1)"),
-        (
-            'ID,Note,German,"English",Note\n1,a,Hund,"big, dog",b\n2,,Katze,,\n',
-            {"Hund": "big, dog"},
-            "column ID (1), column Note (2), WITHOUT (1)",
-        ),
+        ('ID,Note,German,"English",Note\n1,a,Hund,"big, dog",b\n2,,Katze,,\n', {"Hund": "big, dog"},
+         "column ID (1), column Note (2), WITHOUT (1)"),
         ("# nothing yet\n\n", {}, ""),
         (TBX, {"Hund*": "hound|forbidden", "Köter": "hound|forbidden"}, "FORBIDDEN (2), WITHOUT (1)"),
         (MEMOQ, {"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}, "FORBIDDEN (2), WITHOUT (2)"),
@@ -121,16 +118,13 @@ Term_Info,German_Germany,Term_Info
                 "禁止": "推奨",
             }.items()
         ),
-        (
-            "de,Status,en,French\nverboten,deprecated,tabu,interdit\nverboten,,forbidden,interdit\n",
-            {"verboten": "forbidden"},
-            "FORBIDDEN (1), column French (1)",
-        ),
+        ("de,Status,en,French\nverboten,deprecated,tabu,interdit\nverboten,,forbidden,interdit\n",
+         {"verboten": "forbidden"}, "FORBIDDEN (1), column French (1)"),
         ("de,en,Forbidden\nHund,dog,no\nHund,hound,Yes\n", {"Hund": "dog"}, "forbidden or deprecated terms (1)"),
         ("depreciation,Abschreibung\n", {"depreciation": "Abschreibung"}, ""),
         ("Hund,dog,Vietnam\n", {"Hund": "dog"}, "column 3 (1)"),
     ],
-)
+)  # fmt: skip
 def test_read_glossary_of_exported_files_reports_skipped_rows(
     text: str, expected: dict[str, str], not_taken: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -264,10 +258,8 @@ def test_terms_are_written_by_words_subwords_and_samples(
 @pytest.mark.parametrize(
     ("translation", "text", "written"),
     [
-        ("Park", "in the park.", "in the Park."),
-        ("hound", "Hound and man.", "Hound and man."),
-        ("hound", "A HOUND.", "A hound."),
-        ("iPhone", "Iphone, please", "iPhone, please"),
+        *(("Park", "in the park.", "in the Park."), ("hound", "Hound and man.", "Hound and man.")),
+        *(("hound", "A HOUND.", "A hound."), ("iPhone", "Iphone, please", "iPhone, please")),
     ],
 )
 def test_respell_terms_restores_the_case_of_the_glossary(translation: str, text: str, written: str) -> None:

@@ -22,10 +22,8 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("at https://x.org/a_(b)?c=1. (www.x.de), a+c@d.org!", ["https://x.org/a_(b)?c=1", "(www.x.de)", "a+c@d.org"]),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
         ("A <a@b.de>, <http://c.d>. „http://c.d“, @{e}", ["<a@b.de>", "<http://c.d>", "„http://c.d“", "@{e}"]),
-        (
-            "« www.a.de » [<{b}>] 看「www.c.cn/狗」。`%s` (d@e.de, {f})",
-            ["« www.a.de »", "[<{b}>]", "「www.c.cn/狗」", "`%s`", "d@e.de", "{f}"],
-        ),
+        ("« www.a.de » [<{b}>] 看「www.c.cn/狗」。`%s` (d@e.de, {f})",
+         ["« www.a.de »", "[<{b}>]", "「www.c.cn/狗」", "`%s`", "d@e.de", "{f}"]),
         ("« {a} » »b« {c} »d« {{ `}}` }}", ["« {a} »", "{c}", "{{ `}}` }}"]),
         ("%1, %L2 %n 50%% %name%; 20%, 100%ige, %1.5, 5%-6%", ["%1", "%L2", "%n", "%%", "%name%"]),
         ("  - [ ] 12) a - b * c", ["- [ ] 12)"]),
@@ -36,16 +34,12 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("{ $n }, %{ n }, $t(a.b, {c})", ["{ $n }", "%{ n }", "$t(a.b, {c})"]),
         ("%2$,d, %1$,.2f, %1$lld", ["%2$,d", "%1$,.2f", "%1$lld"]),
         ("\x1b[1;31mrot\x1b[0m \x9b0m\x1b]0;a b\aHund", ["\x1b[1;31m", "\x1b[0m", "\x9b0m", "\x1b]0;a b\a"]),
-        (
-            r"\033[31mrot\e[0m \u001b[K \x1b]8;;a\x1b\Hund C:\e",
-            [r"\033[31m", r"\e[0m", r"\u001b[K", r"\x1b]8;;a\x1b\ "[:-1]],
-        ),
+        (r"\033[31mrot\e[0m \u001b[K \x1b]8;;a\x1b\Hund C:\e",
+         [r"\033[31m", r"\e[0m", r"\u001b[K", r"\x1b]8;;a\x1b\ "[:-1]]),
         ("bei H&amp;M, M&uuml;ll &amp; {1>a b<1} b&#1;", ["H&amp;M", "&amp;", "{1>", "<1}", "&#1;"]),
         ("a &amp; b&nbsp;c &#8222;d <%= e %> {% f %}", ["&amp;", "&nbsp;", "&#8222;", "<%= e %>", "{% f %}"]),
-        (
-            "{n, plural, =0 {a} other {# {b}}} c {d, date, short} { $n -> [one] e } { NUMBER($n) }",
-            ["{n, plural, =0 {a} other {# {b}}}", "{d, date, short}", "{ $n -> [one] e }", "{ NUMBER($n) }"],
-        ),
+        ("{n, plural, =0 {a} other {# {b}}} c {d, date, short} { $n -> [one] e } { NUMBER($n) }",
+         ["{n, plural, =0 {a} other {# {b}}}", "{d, date, short}", "{ $n -> [one] e }", "{ NUMBER($n) }"]),
         ("{{n, plural, =0 {a b}} und =0 {a b} other {# c}", ["{n, plural, =0 {a b}}", "=0 {a b}", "other {# c}"]),
         ("{% if (" + "a and " * 30 + "b) %}A", ["{% if (" + "a and " * 30 + "b) %}"]),
         ("{% with {'%}': u} %} {# c d #} <?= $x ?>", ["{% with {'%}': u} %}", "{# c d #}", "<?= $x ?>"]),
@@ -53,17 +47,13 @@ from transformer_cli.scoring.evaluate import ParallelText, evaluate_text, score_
         ("{{ x|f: '}}' }}, ${a ? {b: 1} : c} #{d + 1}", ["{{ x|f: '}}' }}", "${a ? {b: 1} : c}", "#{d + 1}"]),
         ("{{{e f}}} „{{ {a: {}} }}“ http://x.y/{{ z }}/t", ["{{{e f}}}", "„{{ {a: {}} }}“", "http://x.y/{{ z }}/t"]),
         ("a {{ b {{ c's }} d's {{ e \"f }} g {% h {# i <% ${ j", ["{{ c's }}", '{{ e "f }}']),
-        (
-            "Herr ____ (_____), geb. am___in ___. Ort: ....... __init__ ja..... .....so",
-            ["____", "(_____)", "___", "___", "......."],
-        ),
-        (
-            "A :dog_face: (:+1:) :wave::skin-tone-2:! Um 12:30:45 :ref:`b` std::c::d :E f:",
-            [":dog_face:", "(:+1:)", ":wave::skin-tone-2:"],
-        ),
+        ("Herr ____ (_____), geb. am___in ___. Ort: ....... __init__ ja..... .....so",
+         ["____", "(_____)", "___", "___", "......."]),
+        ("A :dog_face: (:+1:) :wave::skin-tone-2:! Um 12:30:45 :ref:`b` std::c::d :E f:",
+         [":dog_face:", "(:+1:)", ":wave::skin-tone-2:"]),
         ("{a, b} @you www. http:// 100 % 3:1 Uhr:morgens C:\\n R&B; AT&T; F&uuml;r &x1; (%) one {a, b}", []),
     ],
-)
+)  # fmt: skip
 def test_placeholder_finder_finds_placeholders_and_addresses(text: str, expected: list[str]) -> None:
     assert [text[start:end] for start, end in PlaceholderFinder().spans(text)] == expected
     assert PlaceholderFinder(builtin=False).spans(text) == []
