@@ -113,7 +113,7 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
     start: of the sentence. stop: the end of its last mark. end: after what follows that, such as a quotation mark.
     """
     before, after = line[max(start, stop - CONTEXT_CHARS) : stop], line[end : end + CONTEXT_CHARS]
-    mark, first = before[-1], after.lstrip(f"{SENTENCE_OPENERS} \t\u00a0\u202f")[:1]
+    mark, first = ("…" if before.endswith("..") else before[-1]), after.lstrip(f"{SENTENCE_OPENERS} \t\u00a0\u202f")[:1]
     _, opening, word = re.split(r"\s", before.rstrip(STOPS))[-1].rpartition("(")
     word = word.lstrip(SENTENCE_OPENERS)
     if after[0] in f"{STOPS}。！？｡" or (line[end - 1] in "」』”）)" and "ぁ" <= after[0] <= "ゟ"):
