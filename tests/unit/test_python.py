@@ -162,22 +162,6 @@ def test_load_config_overrides_are_mapping_or_strings(overrides: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: load_config("demo", {"training.epochs": 0}), "training.epochs=0: training.epochs: must be at least 1"),
-        (lambda: load_config("demo", {"training": {"epoch": 1}}), "training.epoch=1: training.epoch: unknown key; did"),
-        (lambda: load_config("demo", ["training.epochs=0"]), "training.epochs=0: training.epochs: must be at least 1"),
-        (lambda: Config(model=untyped({"d_model": 20})), "Config: model: num_heads: "),
-        (lambda: Config(**untyped({"modl": 3})), "Config: modl: unknown key; did you mean model?"),
-    ],
-)  # fmt: skip
-def test_setting_errors_name_python_arguments(call: Callable[[], object], said: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{re.escape(said)}") as caught:
-        call()
-    assert "--" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
         (lambda given: given.translate(["Hund", "a\ud800b"]), "line 2: character 2: a lone surrogate ("),
         (lambda given: given.translate_html("a\udcffb"), "character 2: a lone surrogate ("),
         (lambda given: [*score_pairs(given, [("a", "\ud800")])], "target: line 1: character 1: a lone surrogate"),
@@ -194,12 +178,18 @@ def test_setting_errors_name_python_arguments(call: Callable[[], object], said: 
         (lambda given: evaluate("a" * 300), ": File name too long; runs/ has "),
         (lambda given: inspect_sentence(given, " "), "the sentence has no letter, so there is nothing to inspect"),
         (lambda given: given.run.set_pointer("best", "step-1234567"), "no checkpoint 'step-1234567' for best"),
+        (lambda given: load_config("demo", {"training.epochs": 0}), "training.epochs=0: training.epochs: must be at l"),
+        (lambda given: load_config("demo", ["training.epochs=0"]), "training.epochs=0: training.epochs: must be at l"),
+        (lambda given: load_config("demo", {"training": {"epoch": 1}}), "training.epoch=1: training.epoch: unknown"),
+        (lambda given: Config(model=untyped({"d_model": 20})), "Config: model: num_heads: "),
+        (lambda given: Config(**untyped({"modl": 3})), "Config: modl: unknown key; did you mean model?"),
         (lambda given: given.run.set_pointer("bset", "step-1234567"), "'bset' is not a pointer; the pointers are best"),
     ],
 )  # fmt: skip
 def test_unusable_arguments_raise_one_line(translator: Translator, call: Callable[[Any], object], said: str) -> None:
-    with pytest.raises(TfmError, match=re.escape(said)):
+    with pytest.raises(TfmError, match=re.escape(said)) as caught:
         call(translator)
+    assert "--" not in str(caught.value)  # the names are Python's
 
 
 def test_repr_of_a_translator_is_one_line(translator: Translator) -> None:

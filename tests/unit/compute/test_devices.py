@@ -79,17 +79,14 @@ def test_choose_device_too_few_raises_in_all_processes(rank: int, name: str) -> 
     ],
 )
 def test_choose_precision_auto_on_cpu_is_bfloat16_if_fast(
-    monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
+    monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str] | None, precision: str
 ) -> None:
     for probe in PROBES:
-        monkeypatch.setattr(torch.cpu, probe, lambda probe=probe: probe in supported, raising=False)
+        if supported is None:
+            monkeypatch.delattr(torch.cpu, probe, raising=False)
+        else:
+            monkeypatch.setattr(torch.cpu, probe, lambda probe=probe: probe in supported, raising=False)
     assert choose_precision(setting, CPU) == precision
-
-
-def test_choose_precision_without_torch_probes_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    for probe in PROBES:
-        monkeypatch.delattr(torch.cpu, probe, raising=False)
-    assert choose_precision("auto", CPU) == "float32"
 
 
 @pytest.mark.parametrize(

@@ -111,19 +111,6 @@ def test_closed_pipe_ends_a_command_with_141(forks: Forks, used: Path, command: 
     assert (code, (used / "err.txt").read_text(encoding="utf-8")) == (141, "")
 
 
-def test_translate_answers_1000_lines_before_the_input_ends(forks: Forks, used: Path) -> None:
-    for name in ("asked", "answered"):
-        os.mkfifo(used / name)
-    chosen = (used / "asked", used / "answered", used / "err.txt")
-    forks.start("translate", cwd=used, streams=chosen)
-    with (used / "asked").open("w", encoding="utf-8") as asked, (used / "answered").open(encoding="utf-8") as answered:
-        asked.write("\n" * 999 + f"{SENTENCE}\n")
-        asked.flush()
-        received = [answered.readline() for _ in range(1000)]  # and not until the end of the input
-    assert forks.end() == 0
-    assert received == ["\n"] * 999 + [ANSWER]
-
-
 def test_dash_means_standard_input_or_output(forks: Forks, used: Path) -> None:
     (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (used / "answer").write_text(ANSWER, encoding="utf-8")

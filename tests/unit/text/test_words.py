@@ -98,12 +98,6 @@ def test_tokenizer_splits_and_restores_a_long_run(language: str, text: str) -> N
     assert max(map(len, split.words)) <= module.MAX_UNSPACED_CHARS
 
 
-def test_split_long_runs_as_in_its_example(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_UNSPACED_CHARS", 3)
-    split = tokenizer("xx").split("ab cdefghi")
-    assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
-
-
 def test_tokenizer_not_rule_based_keeps_long_runs() -> None:
     whole = spacy.blank("zh").tokenizer("两只狗" * 100 + "a" * 250)
     assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]

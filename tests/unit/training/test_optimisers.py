@@ -121,41 +121,30 @@ def test_needs_horizon_unless_known_to_ignore_progress() -> None:
     assert [each.needs_horizon for each in (own, COSINE, *kinds)] == [True, True, False, False]
 
 
-@pytest.mark.parametrize("progress", [None, 0.7])
-@pytest.mark.parametrize(
-    ("training", "step", "expected"),
-    [
-        pytest.param(CONSTANT, 1, 5e-4, id="constant from the first step"),
-        pytest.param(WARM, 1, 2.5e-4, id="a quarter of the warm-up"),
-        pytest.param(WARM, 4, 1e-3, id="warm"),
-        pytest.param(WARM, 10_000, 1e-3, id="then constant for ever"),
-        pytest.param(INVERSE_SQRT, 1, 2.5e-4, id="inverse_sqrt warms up as well"),
-        pytest.param(INVERSE_SQRT, 4, 1e-3, id="peak"),
-        pytest.param(INVERSE_SQRT, 16, 5e-4, id="four times the steps, half the rate"),
-        pytest.param(INVERSE_SQRT, 400, 1e-4, id="a hundred times, a tenth"),
-    ],
-)
+RATES: dict[str, tuple[TrainingConfig, int, float | None, float]] = {  # settings, step, progress, rate
+    "constant from the first step": (CONSTANT, 1, None, 5e-4),
+    "constant, whatever is done": (CONSTANT, 1, 0.7, 5e-4),
+    "a quarter of the warm-up": (WARM, 1, None, 2.5e-4),
+    "warm": (WARM, 4, None, 1e-3),
+    "then constant for ever": (WARM, 10_000, 0.7, 1e-3),
+    "inverse_sqrt warms up as well": (INVERSE_SQRT, 1, None, 2.5e-4),
+    "peak": (INVERSE_SQRT, 4, None, 1e-3),
+    "four times the steps, half the rate": (INVERSE_SQRT, 16, None, 5e-4),
+    "a hundred times, a tenth": (INVERSE_SQRT, 400, 0.7, 1e-4),
+    "cosine begins at the peak": (COSINE, 1, 0.0, 1e-3),
+    "slowly at first": (COSINE, 9, 1 / 3, 7.5e-4),
+    "half of it in the middle": (COSINE, 9, 0.5, 5e-4),
+    "slowly at last": (COSINE, 9, 2 / 3, 2.5e-4),
+    "ends at nothing": (COSINE, 9, 1.0, 0.0),
+    "cosine with a quarter of the warm-up": (WARM_COSINE, 1, 0.0, 2.5e-4),
+    "both at once": (WARM_COSINE, 2, 1 / 3, 3.75e-4),
+    "cosine, warm": (WARM_COSINE, 4, 0.5, 5e-4),
+}
+
+
+@pytest.mark.parametrize(("training", "step", "progress", "expected"), RATES.values(), ids=RATES)
 def test_learning_rate_equals_values_by_hand(
-    training: TrainingConfig, step: int, expected: float, progress: float | None
-) -> None:
-    assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("training", "step", "progress", "expected"),
-    [
-        pytest.param(COSINE, 1, 0.0, 1e-3, id="begins at the peak"),
-        pytest.param(COSINE, 9, 1 / 3, 7.5e-4, id="slowly at first"),
-        pytest.param(COSINE, 9, 0.5, 5e-4, id="half of it in the middle"),
-        pytest.param(COSINE, 9, 2 / 3, 2.5e-4, id="slowly at last"),
-        pytest.param(COSINE, 9, 1.0, 0.0, id="ends at nothing"),
-        pytest.param(WARM_COSINE, 1, 0.0, 2.5e-4, id="a quarter of the warm-up"),
-        pytest.param(WARM_COSINE, 2, 1 / 3, 3.75e-4, id="both at once"),
-        pytest.param(WARM_COSINE, 4, 0.5, 5e-4, id="warm"),
-    ],
-)
-def test_learning_rate_cosine_equals_values_by_hand(
-    training: TrainingConfig, step: int, progress: float, expected: float
+    training: TrainingConfig, step: int, progress: float | None, expected: float
 ) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12, abs=1e-18)
 
