@@ -58,10 +58,7 @@ def import_run(
     print(run.folder)
 
 
-def runs(
-    form: options.TableFormatOption = "text",
-    as_json: options.AsJson = False,
-) -> None:  # fmt: skip
+def runs(form: options.TableFormatOption = "text", as_json: options.AsJson = False) -> None:
     """List the runs under runs/, with their progress and scores."""
     from transformer_cli.runs.listing import differing_settings, list_runs
 

@@ -29,10 +29,9 @@ Vectors = partial(typer.Option, rich_help_panel="Word vectors instead of a model
 
 # parameters of several commands
 # fmt: off
-RunArguments = Annotated[list[str] | None, typer.Argument(
-    metavar="[RUN]...", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
-RunArgument = Annotated[str | None, typer.Argument(
-    metavar="[RUN]", show_default=False, autocompletion=suggestions.runs, help="The same as --run.")]
+_OfRun = partial(typer.Argument, show_default=False, autocompletion=suggestions.runs, help="The same as --run.")
+RunArguments = Annotated[list[str] | None, _OfRun(metavar="[RUN]...")]
+RunArgument = Annotated[str | None, _OfRun(metavar="[RUN]")]
 References = Annotated[list[Path] | None, Input(
     "--reference", metavar="FILE", help="Reference translations, one per line. Repeatable, if each sentence has "
     "several references.")]
@@ -45,15 +44,12 @@ Splits = Annotated[list[str] | None, Input(
 ProtectPattern = Annotated[str, Input(
     "--protect-pattern", metavar="REGEX", help="Also copy unchanged each match of this regular expression, such as "
     "'#[A-Z]+-\\d+'.")]
-Runs = Annotated[list[str] | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
-    "under runs/, or its folder. Repeatable: several runs of one dataset translate together, as an ensemble.")]
-SeparateRuns = Annotated[list[str] | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
-    "under runs/, or its folder. Repeatable.")]
-OneRun = Annotated[str | None, Search(
-    "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs, help="The name of a run "
-    "under runs/, or its folder.")]
+_Run = partial(Search, "--run", "-r", metavar="RUN", show_default="the newest", autocompletion=suggestions.runs)
+_RUN = "The name of a run under runs/, or its folder."
+_ENSEMBLE = "Repeatable: several runs of one dataset translate together, as an ensemble."
+Runs = Annotated[list[str] | None, _Run(help=f"{_RUN} {_ENSEMBLE}")]
+SeparateRuns = Annotated[list[str] | None, _Run(help=f"{_RUN} Repeatable.")]
+OneRun = Annotated[str | None, _Run(help=_RUN)]
 Overrides = Annotated[list[str] | None, typer.Option(
     "--set", "-s", metavar="KEY=VALUE", autocompletion=suggestions.settings, help="Override one setting of the config, "
     "such as training.epochs=3. Repeatable.")]
