@@ -128,10 +128,7 @@ class LineHook:
         return self
 
     def protected_spans(self, text: str) -> Sequence[Span]:
-        """Returns the spans of a text that are copied unchanged, from left to right.
-
-        If a hook returns any, they must include each SENTINEL in the text.
-        """
+        """Returns the spans of a text to copy unchanged, from left to right; if any, with each SENTINEL in the text."""
         return ()
 
     def with_list_numbers(
@@ -145,10 +142,7 @@ class LineHook:
         return ((line, "") for line in lines)
 
     def requirements(self, encoded: EncodedText, codecs: Codecs, *, may_constrain: bool) -> Requirements | None:
-        """Returns what the translation of a line must contain; None: nothing.
-
-        may_constrain: whether a second search with constraints is possible.
-        """
+        """Returns what the translation of a line must contain, or None. may_constrain: by a second search."""
         return None
 
 

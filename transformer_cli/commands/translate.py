@@ -283,14 +283,12 @@ def _translate(
                 print(render(number, translation), file=out)
     finally:
         if found:
-            notes = [
-                f"{what} in {pluralize(len(of), 'translation')}: {_line_numbers(of)}" for what, of in found.items()
-            ]
-            log.warning("%s%s", where, "; ".join(notes))
+            log.warning("%s%s", where, "; ".join(_note(what, lines) for what, lines in found.items()))
 
 
-def _line_numbers(lines: Sequence[int]) -> str:
-    return f"{'line' if len(lines) == 1 else 'lines'} {first_few([*map(str, lines)], MAX_LISTED_LINES)}"
+def _note(what: str, lines: Sequence[int]) -> str:
+    numbers = f"{'line' if len(lines) == 1 else 'lines'} {first_few([*map(str, lines)], MAX_LISTED_LINES)}"
+    return f"{what} in {pluralize(len(lines), 'translation')}: {numbers}"
 
 
 def _warn_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
