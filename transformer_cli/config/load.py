@@ -170,12 +170,8 @@ def settings_by_key(config: Config) -> dict[str, Any]:
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
     """Returns the differing settings as strings such as `training.seed: 0 → 1`. ignore: dotted keys to leave out."""
     before, after = settings_by_key(old), settings_by_key(new)
-    keys = dict.fromkeys([*before, *after])
-    return [
-        f"{key}: {inline_yaml(before.get(key))} → {inline_yaml(after.get(key))}"
-        for key in keys
-        if before.get(key) != after.get(key) and key not in ignore
-    ]
+    keys = [key for key in dict.fromkeys([*before, *after]) if before.get(key) != after.get(key) and key not in ignore]
+    return [f"{key}: {inline_yaml(before.get(key))} → {inline_yaml(after.get(key))}" for key in keys]
 
 
 def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[OptionKey] = ()) -> Config:

@@ -149,10 +149,8 @@ def _learn_word_codecs(
     else:
         source = _build_vocabulary("source", data, known[0], paths[:1])
         target = _build_vocabulary("target", data, known[1], paths[1:])
-    return (
-        WordCodec(data.source, data.lowercased, source, Detokenizer()),
-        WordCodec(data.target, data.lowercased, target, detokenizer),
-    )
+    source_codec = WordCodec(data.source, data.lowercased, source, Detokenizer())
+    return source_codec, WordCodec(data.target, data.lowercased, target, detokenizer)
 
 
 def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:

@@ -182,14 +182,9 @@ class Run:
         from transformer_cli.model.size import check_model_memory
         from transformer_cli.model.transformer import Transformer
 
-        sizes = (len(self.codecs.source), len(self.codecs.target))
+        source, target = sizes = len(self.codecs.source), len(self.codecs.target)
         check_model_memory(self.config.model, sizes, prefix=f"{self.folder}: ")
-        model = Transformer(
-            self.config.model,
-            source_vocabulary=len(self.codecs.source),
-            target_vocabulary=len(self.codecs.target),
-            pad_id=PAD,
-        )
+        model = Transformer(self.config.model, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
         for part in self.config.training.freeze:
             model.get_submodule(part).requires_grad_(False)
         return model

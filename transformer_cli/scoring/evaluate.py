@@ -281,9 +281,7 @@ def evaluate_text(
 ) -> Evaluation:
     """Translate a text and score the translations against its raw references.
 
-    Raises DataError if every line is blank or too long.
-
-    lowercase: ignore case. metrics: names from EXTRA_METRICS.
+    lowercase: ignore case. metrics: from EXTRA_METRICS. Raises DataError if every line is blank or too long.
     """
     start_time = time.monotonic()
     pipeline, codecs, data = translator.pipeline, translator.run.codecs, translator.run.config.data

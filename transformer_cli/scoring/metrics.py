@@ -116,12 +116,8 @@ def warn_about_text(
     tokenized = text_metrics(language=language, lowercase=False)["BLEU"].tokenizer
     if not any(len(tokenized(line).split()) > 3 for line in texts):
         log.warning("%s: no line has four tokens, so BLEU, which needs 4-grams, is 0; use chrF", name)
-    differing = [
-        number
-        for number, pair in enumerate(zip(texts, references, strict=True), start=1)
-        if len({unicodedata.is_normalized("NFC", line) for line in pair}) > 1
-    ]
-    if differing:
+    are_nfc = ([unicodedata.is_normalized("NFC", line) for line in lines] for lines in (texts, references))
+    if differing := [n for n, (one, other) in enumerate(zip(*are_nfc, strict=True), start=1) if one != other]:
         what = (
             "%s: %d of %d lines differ from their references in Unicode form (NFC or not), first in line %d, so that "
             "accents count as mistakes; convert both to NFC, for example with `uconv -x any-nfc`"

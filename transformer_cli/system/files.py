@@ -63,10 +63,8 @@ def write_bytes(path: Path, content: bytes, *, clean_up: bool = True, follow: bo
 
     clean_up, follow: see `atomic_file`.
     """
-    with (
-        atomic_file(path, clean_up=clean_up, follow=follow) as file,
-        COMPRESSORS.get(path.suffix.lower(), nullcontext)(file) as out,
-    ):
+    pack = COMPRESSORS.get(path.suffix.lower(), nullcontext)
+    with atomic_file(path, clean_up=clean_up, follow=follow) as file, pack(file) as out:
         out.write(content)
 
 

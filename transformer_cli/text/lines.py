@@ -179,9 +179,8 @@ def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str
     """Yield number and text, with the line end, of lines of up to MAX_RECORD_BYTES. Raises DataError."""
     for number, line in enumerate(byte_lines(path, MAX_RECORD_BYTES), start=1):
         if len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
-            raise DataError(
-                f"{path}: line {number} has more than {MAX_RECORD_BYTES:,} bytes; break it into lines of one pair each"
-            )
+            what = f"more than {MAX_RECORD_BYTES:,} bytes"
+            raise DataError(f"{path}: line {number} has {what}; break it into lines of one pair each")
         yield number, _decode(line, path, number, encoding=encoding)
 
 

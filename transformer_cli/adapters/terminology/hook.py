@@ -97,11 +97,8 @@ class TermRequirements:
         text, missing, is_spread = replace_linked_words(draft.text, missing, links, protected)
         # terms linked to the prefix, which the user has written, are left out
         of_prefix = linked_spans(missing, [link for link in links if link[1][0] < n_prefix_chars])
-        added = [
-            Placeholder(term.span[0], term.translations[0], " ", " ")
-            for term, linked in zip(missing, of_prefix, strict=True)
-            if not linked
-        ]
+        not_in_prefix = (term for term, linked in zip(missing, of_prefix, strict=True) if not linked)
+        added = [Placeholder(term.span[0], term.translations[0], " ", " ") for term in not_in_prefix]
         placeholders = sorted([*draft.placeholders, *added], key=lambda each: each.offset)
         return replace(draft, text=text, placeholders=placeholders, has_unaligned_term=is_spread or bool(added))
 
