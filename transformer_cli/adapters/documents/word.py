@@ -140,7 +140,7 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = 
     `parse_marked`.
     """
     document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
-    open_: list[list[XmlEvent | _Parts]] = [[]]  # the part, and paragraphs, each in a text box of the one before it
+    open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
     data = _DataFinder()
     for event in xml_events(source, _PREFIXES):
@@ -165,16 +165,17 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = 
         is_paragraph = event.name == "w:p" and not n_without_text
         if is_paragraph and step > 0:
             open_.append([])
-        open_[-1] += [texts, event] if texts else [event]
+        if open_:
+            open_[-1] += [texts, event] if texts else [event]
+        else:
+            document.parts += [*texts, event.raw]
         if is_paragraph and step < 0:
             parts = _parse_paragraph(open_.pop(), escape, document)
-            open_[-1].append(parts)
-    document.parts += _raw_parts(open_[0])
+            if open_:
+                open_[-1].append(parts)
+            else:
+                document.parts += parts
     return document
-
-
-def _raw_parts(events: Sequence[XmlEvent | _Parts]) -> _Parts:
-    return list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
 
 
 class _DataFinder:
@@ -295,7 +296,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
 
 def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
     """Returns a paragraph, unchanged or with blocks, and adds these to the document."""
-    raw = _raw_parts(events)
+    raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
     head, found = _parse_items(events[1:-1])
     _keep_other_language(found)
     document.n_other_language += sum(each.name == _OTHER_LANGUAGE and not each.text for each in found)
