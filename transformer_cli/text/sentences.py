@@ -19,7 +19,8 @@ from transformer_cli.text.lines import has_letter
 ORDINAL_LANGUAGES = re.compile("de|gsw|lb|nds|tr")  # with ordinals before capital letters too, as in "am 3. Oktober"
 NUMBER_ORDINAL_LANGUAGES = re.compile("(?!(?:en|es|fr|it|nl|pt|ru|uk)$).*")  # as in "3. 5. 2020"
 INFORMAL_LANGUAGES = re.compile("en|et")  # in which a word in lower case often begins a sentence
-ABBREVIATIONS = re.compile("approx|aprox|avg|dept|dr|excl|forts|gen|govt|im|incl|misc|mrs?|ms|prof|st|sv|v|vs|św")
+ABBREVIATIONS = re.compile("approx|aprox|dr|forts|gen|im|incl|mrs?|ms|prof|st|sv|v|vs|św")
+CLIPPED = re.compile("avg|chap|dept|est|etc|excl|govt|max|min|misc|orig|sect|tel")  # before a small letter
 NUMBER_ABBREVIATIONS = re.compile(
     r"abb|abk|\w*abs|abschn|abt|abzgl|allg|anh|anl|anm|art|aufg|aufl|ausg|bde?|betr|bj|bl|bsp|bspw|ca|cap|de[ckz]|einschl|"
     r"exkl|febr?|fig|fn|ft|fußn|geb|gem|gest|gln?|godz|gr|halbs|hrsg|hs|inkl|insg|janv|jg|jhd?t?|joh|kap|kl|klo|kor|ks|lb|"
@@ -116,7 +117,7 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
     mark, first = ("…" if before.endswith("..") else before[-1]), after.lstrip(f"{SENTENCE_OPENERS} \t\u00a0\u202f")[:1]
     _, opening, word = re.split(r"\s", before.rstrip(STOPS))[-1].rpartition("(")
     word = word.lstrip(SENTENCE_OPENERS)
-    if after[0] in f"{STOPS}。！？｡" or (line[end - 1] in "」』”）)" and "ぁ" <= after[0] <= "ゟ"):
+    if after[0] in f"{STOPS}。！？｡" or (line[end - 1] in "」』”）)" and after[0] in "がっでとなにのはへもやらを"):
         return False  # 「行く。」と言った
     is_after_object = line[end - 1] == OBJECT and after[0].isupper() and not before[-2:-1].isdecimal()
     if not (after[0].isspace() or is_after_object or _ENDS_WITHOUT_SPACE.search(before)):
@@ -131,7 +132,8 @@ def _is_sentence_end(line: str, start: int, stop: int, end: int, language: str) 
         if end > stop or mark not in ".!?" or before[-2:-1] in {*STOPS} or after.lstrip()[0] in SENTENCE_OPENERS:
             return False
         word = re.sub("['’\"”»)-]", "", word)
-        is_word = word.isalpha() and len(word) >= (2 if is_informal else 5) and not word.isupper() and word != "etc"
+        is_word = word.isalpha() and not CLIPPED.fullmatch(word.lower()) and not word.isupper()
+        is_word &= len(word) >= (2 if is_informal else 5)
         return is_word if mark == "." else is_informal
     is_before_number = first.isdecimal() or first == OBJECT
     is_number = not has_letter(word) and before.lstrip(f"{SENTENCE_OPENERS} \t") == f"{word}."  # 1. A paragraph

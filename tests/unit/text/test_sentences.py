@@ -86,11 +86,11 @@ def test_sentence_spans_of_joined_sentences() -> None:
          "I like dogs' food.|The men's cat said “Stop.|Go.”|Then it left 'home'.|It is (lat. Est) here.|(? - 1486)."),
         ("sv", "Hon sa: ”Vi åker med.”|Sen gick hon."),
         ("cs", 'Řekl: " Přijdu.|Počkej. "|Odešel.'),
-        ("ja", "彼は「船が出る。|行こう。」と言った。|はい!|いいえ。"),
+        ("ja", "彼は「船が出る。|行こう。」と言った。|「はい。」|そしていいえ。"),
         # numbers, and abbreviations before them
         ("de", "Siehe Kap. 3, Bd. 4, Tel. 5, Abs. 2, inkl. 3, mind. 4, max. 5, Aufl. 6, Ziff. 7, Abb. 8, Parkstr. 3."),
         ("de", "Nach Rdnr. 3, Fn. 4, 5. Jh. 6, gest. 2010.|(Siehe Abb. 3.)|Das gilt."),
-        ("en", "And I...|Plan B...|We saw 5...|We got 5.|12 people got 6.|Dept. of misc. items."),
+        ("en", "And I...|Plan B...|We saw 5...|We got 5.|12 people got 6.|Leave the dept.|He is of dept. five."),
         ("de", "1. Platz für Anna.|Am 2. Mai 2020.|Um 3. 12 gibt es nicht.|Ludwig XVIII. war König."),
         ("de", "Siehe Art.\u00a06 Abs.\u00a01 lit.\u00a0f gilt.|Am 3.\u00a0Mai.|Ja."),
         ("cs", "Viz odst. 3, čl. 4 a kap. 5.|Přijel 3. května, tedy 3. 5. 2020."),
