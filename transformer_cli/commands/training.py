@@ -161,8 +161,8 @@ def train(
         "name of a split or a run (its validation text). Repeatable.")] = None,
     replay: Annotated[list[str] | None, typer.Option(
         "--replay", metavar="FILE", help="With --from: take half of each epoch from this text. A file of sentence "
-        "pairs, the name of a split, or a file of source sentences, which the initial model translates first. "
-        "Repeatable.")] = None,
+        "pairs, the name of a split, a run, whose training split it is, or a file of source sentences, which the "
+        "initial model translates first. Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Start a new run, and move an existing one of this name aside.")] = False,
 ) -> None:  # fmt: skip

@@ -432,11 +432,11 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     initialize_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
     """fine-tuning: start from the best weights of this run (a name under runs/, or a folder) instead of random ones"""
     extra_valid: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
-    """with initialize_from, further validation text, e.g. of the old domain, to detect forgetting: files of pairs, or
-    the name of a split of the dataset"""
+    """with initialize_from, further validation text, e.g. of the old domain, to detect forgetting: files of pairs,
+    the name of a split of the dataset, or a run, whose validation split it is"""
     replay: Annotated[tuple[NameOrPath, ...], Field(strict=False), Affects.LOCATION] = ()
-    """with initialize_from, text for half of each epoch: files or a split as in extra_valid, or a file of source
-    sentences, which is first translated by the initial model"""
+    """with initialize_from, text for half of each epoch: files or a split as in extra_valid, a run (its
+    training split), or a file of source sentences, which is first translated by the initial model"""
     interpolation: Fraction | None = None
     """with extra_valid, the share a of the initial weights in the final ones, (1 - a)·finetuned + a·initial (null: the
     one with the lowest sum of both validation losses)"""
