@@ -74,11 +74,16 @@ SPREADSHEET_ERROR, MISSING_VALUE, HEADING = "a spreadsheet's error", "a missing 
 MIN_WORDS_BESIDE, MIN_CHARACTERS_BESIDE = 3, 6  # a missing value; the latter in a language without spaces
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
-_SPREADSHEET_ERROR = re.compile(  # in English, German, French, Spanish and Italian
-    r"\s*(?:Err:\d{3}|#(?:N/[AD]|NV|DIV/0!|GETTING_DATA|(?:NAME|NOM|NOME|¿NOMBRE)\?|¡(?:REF|VALOR|NUM|NULO)!"
-    r"|(?:REF|RIF|BEZUG|VALUE|WERT|VALEUR|VALORE|NUM|ZAHL|NOMBRE|NULL|NUL|NULLO|SPILL|CALC|FIELD|BLOCKED|CONNECT)!))\s*\Z"
+_ERRORS = """
+REF RIF BEZUG ССЫЛКА VERW BAŞV ADR VALUE WERT VALEUR VALORE VALOR ЗНАЧ WAARDE DEĞER ARG NUM NÚM ZAHL NOMBRE ЧИСЛО GETAL
+SAYI LICZBA NULL NUL NULLO NULO ПУСТО LEEG BOŞ ZERO NAME NOM NOME ¿NOMBRE ИМЯ NAAM AD NAZWA SPILL CALC FIELD BLOCKED
+CONNECT ERROR DIV/0 ДЕЛ/0 DEEL/0 SAYI/0 DZIEL/0
+"""  # in English, German, French, Spanish, Italian, Portuguese, Russian, Dutch, Turkish and Polish
+_SPREADSHEET_ERROR = re.compile(
+    r"\s*(?:(?:Err|Fehler|Erreur ?):\d{3}|#(?:N/[ADB]|NV|Н/Д|YOK|GETTING_DATA|¡?(?:"
+    rf"{'|'.join(_ERRORS.split())}) ?[!?]))\s*\Z"
 )
-_MISSING_VALUE = re.compile("nan|NaN|NULL|null|None|NaT|<NA>")  # as pandas and databases write it
+_MISSING_VALUE = re.compile(r"nan|NaN|NULL|null|None|NaT|<NA>|NA|\\N")  # as pandas, R and databases write it
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text
     r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)"
 )

@@ -40,11 +40,11 @@ _SPACED_MARK = re.compile(rf"\s{_MARK.pattern}")
 _REPEATED_CHARACTERS = re.compile(r"(\w{1,4}?)\1{9}")  # in a text without spaces
 _SYMBOL = re.compile("[\u2020-\u2023\u2190-\u2bff\U0001f000-\U0001faff]")  # † • → ■ ♪ and emoji
 _NUMBER = re.compile(r"\d+(?:[.,\s'’]\d{3}(?!\d))*")  # 1200 and 1,200
-_LOST_LETTER = re.compile(r"\ufffd|\?[a-z]|\?{3}")  # of wei?e M�nner
+_LOST_LETTER = re.compile(r"\ufffd|\?[a-z](?!\w*=)|\?{3}")  # of wei?e M�nner, but not of a?q=1
 _ESCAPE = re.compile(  # of JSON and programs; of quoted-printable; of URLs, but not in them; of HTML, tokenised or not
-    r"\\(?:[uUx]\{?[0-9A-Fa-f]{2,8}|[0-3][0-7]{2}|[\"'/]|[nrt](?![a-z]))"
+    r"\\(?:[uUx]\{?[0-9A-Fa-f]{2,8}|[0-3][0-7]{2}|[\"'/]|[nrt](?![a-z]))|<U\+[0-9A-F]{4}"
     r"|=(?:[C-F][0-9A-F]=[89AB][0-9A-F]|[89A-F][0-9A-F](?=[a-z]))"
-    r"|(?<!\S)[^\s/:]*%(?:20\w|[C-Fc-f][0-9A-Fa-f]%[89ABab]|[89A-F][0-9A-F][a-z])"
+    r"|(?<!\S)[^\s/:]*%(?:20\w|u[0-9A-F]{4}|[C-Fc-f][0-9A-Fa-f]%[89ABab]|[89A-F][0-9A-F][a-z])"
     rf"|{ENTITY.pattern}|& ?(?:# ?\d{{1,5}}|[a-z]{{2,5}}) ?;"
 )
 _MAY_BE_QUOTED = re.compile(r"[,;\"“„«「]|^\s*'")  # in CSV, all lines or these

@@ -28,6 +28,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Location
 
 PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
+ERRORS = "#N/A;#NAME?;#BEZUG!;#¿NOMBRE?;#¡VALOR!;#VALOR!; Err:509 ;Fehler:502;#ERROR!;#DIV/0 !;#Н/Д;#ИМЯ?;#WAARDE!"
 TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
 CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n'
 NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
@@ -273,8 +274,9 @@ def test_read_texts_first_row_whose_cells_occur_again_is_a_pair(read: Read) -> N
 @pytest.mark.parametrize(
     ("row", "reason"),
     [
-        *((f"ein\t{error}", SPREADSHEET_ERROR) for error in ("#N/A", "#NAME?", "#BEZUG!", "#¿NOMBRE?", " Err:509 ")),
+        *((f"ein\t{error}", SPREADSHEET_ERROR) for error in ERRORS.split(";")),
         *(("#REF!\tone", SPREADSHEET_ERROR), ("drei rote Hunde\tNULL", MISSING_VALUE)),
+        *((f"drei rote Hunde\t{value}", MISSING_VALUE) for value in ("NA", r"\N")),
         *(("nan\tthree red dogs", MISSING_VALUE), ("猫が走っている\tNone", MISSING_VALUE), ("Keine\tNone", None)),
         *(("Das ist NULL\tThis is NULL", None), ("Hurra\t#WOW!", None)),
     ],

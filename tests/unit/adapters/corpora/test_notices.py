@@ -93,7 +93,10 @@ def test_suspicious_text_good_numbers_and_repetitions_give_no_warning(warned: Wa
     assert warned(([line + more[0] for line in TRAIN[0]], [line + more[1] for line in TRAIN[1]])) == []
 
 
-ESCAPED = (r"\u00e4", "=C3=A4", "=E4", "%C3%A4", "%E4", "&auml;", "& auml ;", "&amp;auml;", r"\x{e4}", r"\303\244")
+ESCAPED = (
+    *(r"\u00e4", "=C3=A4", "=E4", "%C3%A4", "%E4", "%u00E4", "<U+00E4>", "&auml;", "& auml ;", "&amp;auml;"),
+    *(r"\x{e4}", r"\303\244"),
+)
 LIKE = "text that looks like {} (train, source: 600 of the first 600 lines): "
 CUT = "text that is cut into {} (train, target: 'EXAMPLE"
 LOST = "text with wrong or lost letters (train, source: "
@@ -117,7 +120,10 @@ LOST = "text with wrong or lost letters (train, source: "
             for new in (r".\n", r"\".", r"\'.", "& quot ; .", "& apos ; s.", "&amp;quot;.", " &#39 ; .")
         ),
         (0, "", "Er sagt: {} https://de.wikipedia.org/wiki/M%C3%A4nner", ""),
-        *((0, "", f"Er sagt: {{}}{more}", "") for more in (r" C:\neu", r" \nu", " Q&A;", ' "Ja."')),
+        *(
+            (0, "", f"Er sagt: {{}}{more}", "")
+            for more in (r" C:\neu", r" \nu", " Q&A;", ' "Ja."', " www.ab.de/c?d=1&e=2")
+        ),
     ],
 )
 def test_suspicious_text_warns_once_with_an_example(side: int, old: str, new: str, said: str, warned: Warned) -> None:
