@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from transformer_cli.config.schema import NAME
-from transformer_cli.errors import CheckpointError, FileError
+from transformer_cli.errors import CheckpointError, FileError, UnreadableFile
 from transformer_cli.runs.folder import bytes_or_none, is_pointer
 from transformer_cli.system.files import preview, read_text, write_text
 
@@ -44,6 +44,8 @@ def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
         problem = f"{latest} names {preview(name)}, but there is no such run"
     except FileError as error:
         problem = str(error)
+        if isinstance(error, UnreadableFile) and not known:
+            raise CheckpointError(problem) from None
     if not known:
         raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one)")
     if len(known) > 1:

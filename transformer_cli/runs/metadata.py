@@ -9,7 +9,7 @@ from typing import Any
 from transformer_cli.config.load import MAX_CONFIG_BYTES, dump_config, from_json, parse_config, settings_by_key
 from transformer_cli.config.schema import Affects, Config, keys_affecting
 from transformer_cli.config.yaml_text import inline_yaml
-from transformer_cli.errors import CheckpointError, FileError
+from transformer_cli.errors import CheckpointError, FileError, MissingFile
 from transformer_cli.runs.folder import EXPORTED_FILES, HISTORY, as_checkpoint_error, is_exported
 from transformer_cli.system.files import read_text, read_verified_json, write_json, write_text
 from transformer_cli.text.lengths import LengthBounds
@@ -60,11 +60,14 @@ def write_metadata(folder: Path, metadata: RunMetadata) -> None:
 
 def read_metadata(folder: Path) -> RunMetadata:
     """Read run.json. Raises CheckpointError if it is missing, damaged or of another format version."""
-    if not any(os.path.lexists(folder / name) for name in ("run.json", HISTORY, *EXPORTED_FILES)):
-        raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
+    path = folder / "run.json"
     with as_checkpoint_error(folder if is_exported(folder) else None):
-        path = folder / "run.json"
-        value = read_verified_json(path)
+        try:
+            value = read_verified_json(path)
+        except MissingFile:
+            if any(os.path.lexists(folder / name) for name in ("run.json", HISTORY, *EXPORTED_FILES)):
+                raise
+            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
         version, exported = value.pop("format_version", None), value.pop("exported", None)
     if version != FORMAT_VERSION:
         remedy = "export it again" if exported else "train it again"

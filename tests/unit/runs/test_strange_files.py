@@ -17,9 +17,9 @@ from transformer_cli.adapters.finetuning.copied_text import copied_lines
 from transformer_cli.adapters.interop.to_ctranslate2 import export
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import TfmError
-from transformer_cli.runs.finding import write_latest
+from transformer_cli.runs.finding import find_run, write_latest
 from transformer_cli.runs.listing import list_runs
-from transformer_cli.runs.metadata import write_config
+from transformer_cli.runs.metadata import read_metadata, write_config
 from transformer_cli.runs.provenance import append_result
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.losses import read_loss_check
@@ -167,6 +167,22 @@ def unreadable(path: Path, number: int) -> Iterator[list[Path]]:
         patch.setattr(io, "open", refuse)
         patch.setattr("builtins.open", refuse)
         yield attempts
+
+
+def test_a_folder_without_permission_is_not_called_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_permission(look: Callable[..., object]) -> Callable[..., object]:
+        def refuse(path: Path, **keywords: object) -> object:
+            if Path(path).parent == tmp_path:
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            return look(path, **keywords)
+
+        return refuse
+
+    monkeypatch.setattr(os, "stat", without_permission(os.stat))
+    monkeypatch.setattr(os, "lstat", without_permission(os.lstat))
+    for read in (lambda: read_metadata(tmp_path), lambda: find_run(runs_dir=tmp_path)):
+        with pytest.raises(TfmError, match=rf"cannot be read: Permission denied; {tmp_path} has the permissions"):
+            read()
 
 
 @pytest.mark.parametrize("part", ["runs/tiny", "data/*", "exports/tiny"])
