@@ -192,20 +192,6 @@ def test_replay_rows_come_equally_often_in_each_epochs_order() -> None:
     assert len({*some[0]}) == 20
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (["training.extra_valid=[old.tsv]"], "extra_valid: needs a run to fine-tune; name it with initialize_from"),
-        (["training.replay=[old.tsv]"], "replay: needs a run to fine-tune; name it with initialize_from"),
-        (["training.initialize_from=base", "training.interpolation=0.5"],
-         "interpolation: 0.5 needs text that shows its effect;"),
-    ],
-)  # fmt: skip
-def test_finetuning_settings_without_their_text_are_errors(settings: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        load_config(overrides=settings)
-
-
 def test_extra_valid_without_pairs_leaves_no_run(train_tiny: TrainTiny, runs: Path, old: Path) -> None:
     old.write_text("de\ten\n \t \n", encoding="utf-8")
     for place, said in ((old, "no sentence pairs; name other text"), (old.with_name("none.tsv"), "no such file")):
