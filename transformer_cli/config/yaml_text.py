@@ -20,7 +20,7 @@ MAX_NODES = 100_000  # keys, values, sections and lists, each alias counted as a
 _ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
 
-class _Loader(yaml.SafeLoader):
+class _Constructor(yaml.constructor.SafeConstructor):
     """Reads numbers as in YAML 1.2, and dates as text. PyYAML follows YAML 1.1: 1e-4 is text, 010 is 8, 1:30 is 90."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -32,6 +32,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+class _Loader(_Constructor, yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader):  # type: ignore[misc]
+    """libyaml's, which is ten times as fast, if PyYAML was built with it."""
+
+
+class _PlainLoader(_Constructor, yaml.SafeLoader):
+    """PyYAML's own, whose errors say more."""
+
+
 class _Dumper(yaml.SafeDumper):
     """Writes 1e-9 in this form, and quotes text that _Loader would read as a number, such as 12345e67."""
 
@@ -41,14 +49,14 @@ class _Dumper(yaml.SafeDumper):
         return self.represent_scalar("tag:yaml.org,2002:float", repr(value).replace("e-0", "e-"))
 
 
-_Loader.yaml_implicit_resolvers = {
+_Loader.yaml_implicit_resolvers = _PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in found if tag.rpartition(":")[2] not in ("int", "float", "timestamp")]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-for _class in (_Loader, _Dumper):
+for _class in (_Loader, _Dumper):  # _PlainLoader shares _Loader's
     for _tag, _pattern in _NUMBERS.items():
         _class.add_implicit_resolver(_tag, re.compile(rf"({_pattern})\Z"), list("-+0123456789."))
-_Loader.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.value)))
+_Constructor.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.value)))
 _Dumper.add_representer(float, _Dumper.represent_number)
 
 
@@ -58,8 +66,10 @@ def parse_yaml(text: str, where: str = "") -> Any:
     where: beginning of the error, such as the name of a file.
     """
     try:
-        _refuse_large(text)
-        return yaml.load(text, Loader=_Loader)
+        try:
+            return _parse(text, _Loader)
+        except yaml.YAMLError:
+            return _parse(text, _PlainLoader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
@@ -67,14 +77,19 @@ def parse_yaml(text: str, where: str = "") -> Any:
         raise ConfigError(f"{where}{line}not YAML: {problem}; correct it") from None
 
 
-def _refuse_large(text: str) -> None:
+def _parse(text: str, loader: type[_Loader | _PlainLoader]) -> Any:
+    _refuse_large(text, loader)
+    return yaml.load(text, Loader=loader)
+
+
+def _refuse_large(text: str, loader: type[_Loader | _PlainLoader]) -> None:
     """Raises ValueError for YAML with more than MAX_DEPTH levels or MAX_NODES nodes, and for an alias inside itself.
 
     Takes time linear in the text. With `a: &a [1, 2]` and `b: [*a, *a]`, a has 3 nodes, and b has 7.
     """
     open_nodes: list[tuple[str | None, int]] = [(None, 0)]  # of each open collection, its anchor and nodes so far
     sizes: dict[str | None, int] = {}  # anchor → nodes
-    for event in yaml.parse(text, Loader=_Loader):  # does not recurse, unlike yaml.load
+    for event in yaml.parse(text, Loader=loader):  # does not recurse, unlike yaml.load
         anchor, size = getattr(event, "anchor", None), 0
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append((anchor, 1))
