@@ -123,13 +123,6 @@ CODES = {
 }
 
 
-@pytest.mark.parametrize(("source", "expected"), CODES.items())
-def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
-    found = translated(f"<trans-unit><source>{source}</source></trans-unit>", backwards)
-    target = found.partition(f"<target{STATE}>")[2].removesuffix("</target></trans-unit>")
-    assert target.replace(" ", "") == expected.replace(" ", "")
-
-
 CODE_TAGS = ["<bpt id='1'/>", "<ept id='1'/>", "<bpt id='2'/>", "<ept id='2'/>"]
 PIECES = ["rot ", "hund ", "<g>", "</g>", "<x/>", *CODE_TAGS, "<it/>", ", ", "&amp; ", "12 ", "\n"]
 PIECES += ["&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;"]  # HTML as text
@@ -225,10 +218,13 @@ CODES_2 = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("source", "expected"), CODES_2.items())
-def test_xliff_2_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
-    found = translated(f"<segment><source>{source}</source></segment>", backwards, HEAD_2, END_2)
-    target = found.partition("<target>")[2].removesuffix("</target></segment>")
+@pytest.mark.parametrize(("source", "expected"), [*CODES.items(), *CODES_2.items()])
+def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
+    if source in CODES:
+        found = translated(f"<trans-unit><source>{source}</source></trans-unit>", backwards)
+    else:
+        found = translated(f"<segment><source>{source}</source></segment>", backwards, HEAD_2, END_2)
+    target = re.sub(r".*<target[^>]*>|</target>.*", "", found)
     assert target.replace(" ", "") == expected.replace(" ", "")
 
 
