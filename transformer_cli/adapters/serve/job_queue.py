@@ -113,7 +113,7 @@ class TranslationJob(Job):
 
     def _encode_line(self, limits: Limits) -> None:
         index, encoder = len(self.input_lines), self.translator.pipeline.line_encoder(SPLIT_REMEDY)
-        by_hypotheses = limits.hypothesis_tokens // self.translator.settings.rows_per_sentence
+        by_hypotheses = MAX_BATCH_COST // TOKEN_COST // self.translator.settings.rows_per_sentence
         text, max_tokens = self.lines[index], max(1, min(limits.line_tokens, by_hypotheses))
         try:
             line = encoder.split_to_fit(text, max_tokens) if self.are_sentences else encoder.encode(text)

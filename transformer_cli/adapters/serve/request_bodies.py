@@ -55,8 +55,6 @@ class Limits:
     """characters of one request, its glossary included"""
     line_tokens: int = 500
     """tokens of a line; its translation has at most 2 × as many + 10, even if the model has no limit"""
-    hypothesis_tokens: int = 2500
-    """tokens × hypotheses of a sentence; with many alternatives, a sentence may have fewer tokens"""
     alternatives: int = 10
     """further translations of each line"""
     inspected_tokens: int = 200

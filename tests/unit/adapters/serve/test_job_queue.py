@@ -175,16 +175,23 @@ def test_queue_orders_long_jobs_by_wait_over_squared_cost(
     assert batches == [["Hund 1"], ["Ja"], ["Kind " * 4], ["Hund " * 10], ["Hund " * 4]]
 
 
+@pytest.mark.parametrize(("cost", "beam_size", "limits"), [(40, 1, Limits(line_tokens=6)), (52, 2, Limits())])
 def test_batch_counts_encoded_tokens_and_takes_parts_of_a_line(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+    translator: Translator,
+    batches: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    cost: int,
+    beam_size: int,
+    limits: Limits,
 ) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 40)
+    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", cost)
+    translator = translator.with_options(beam_size=beam_size)
     line = ", ".join(["a b c d e"] * 5)
-    with started(limits=Limits(line_tokens=6)) as queue, busy_workers(queue):
+    with started(limits=limits) as queue, busy_workers(queue):
         future = queue.add(TranslationJob(translator, [line], [0], are_sentences=True))
         assert queue.n_waiting_lines == 2
     assert future.result()[0].text == " ".join(translator.translate(["a b c d e,"] * 4 + ["a b c d e"]))
-    assert batches == [["a b c d e,"]] * 4 + [["a b c d e"]]  # 6 tokens cost 24
+    assert batches == [["a b c d e,"]] * 4 + [["a b c d e"]]  # 6 tokens × hypotheses cost 24 or 48
     assert queue.n_waiting_lines == 0
 
 
