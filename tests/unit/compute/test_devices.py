@@ -182,12 +182,9 @@ def test_catch_oom_raises_with_its_message(error: Exception) -> None:
     assert issubclass(MemoryShortage, ConfigError)
 
 
-def test_catch_oom_catches_a_real_shortage() -> None:
+def test_catch_oom_catches_a_real_shortage_and_passes_other_errors_on() -> None:
     with pytest.raises(MemoryShortage, match="too much"), catch_oom(lambda: "too much"):
         torch.empty(1 << 60, dtype=torch.uint8)
-
-
-def test_catch_oom_passes_other_errors_on() -> None:
     with pytest.raises(RuntimeError, match="shapes"), catch_oom(lambda: "never"):
         raise RuntimeError("shapes do not fit")
 

@@ -52,14 +52,9 @@ FILES = {
     srt(
         "[ANN] A cow", "- (DR. B): so (cow).", "A dog. [runs]\nHi! (cat) Yes", "<i>[Bea] <b>A</b> [red]</i> fox [so]"
     ): (["[ANN]", "A cow", "(DR. B):", "so (cow).", "A dog.", "runs", "Hi!", "cat", "Yes", "Bea", "A [red] fox [so]"]),
-    srt("(BANG)", "a dog", "[A DOG BARKS] Hi\n[OLD MAN] who"): [
-        "BANG",
-        "a dog",
-        "A DOG BARKS",
-        "Hi",
-        "[OLD MAN]",
-        "who",
-    ],
+    srt("(BANG)", "a dog", "[A DOG BARKS] Hi\n[OLD MAN] who"): (
+        ["BANG", "a dog", "A DOG BARKS", "Hi", "[OLD MAN]", "who"]
+    ),
     srt("It is “red” [so], a dog", "(a dog) 犬", "(a) Dog. [i]", "(So: a cat) red"): (
         ["It is “red” [so], a dog", "(a dog) 犬", "(a) Dog. [i]", "(So: a cat) red"]
     ),
