@@ -2,6 +2,7 @@
 
 import codecs
 import re
+import unicodedata
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,6 +51,7 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
     }.items()
 }
 _FORMULA = re.compile("'*[=+@＝＋＠－-]")  # as spreadsheets see it, also behind signs that were put before it
+EAST_ASIAN_SCRIPTS = {"CJK", "HIRAGANA", "KATAKANA", "HANGUL", "FULLWIDTH", "IDEOGRAPHIC"}
 _UTF_7 = re.compile(rb"\+[A-Za-z0-9+/]{3,}")
 
 # Each pattern can match in one way only, so that matching takes linear time.
@@ -128,7 +130,11 @@ def refuse_binary(beginning: bytes, name: Path | str) -> None:
     for what, pattern in _BINARY.items():
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")
-    if beginning.isascii() and len(_UTF_7.findall(beginning)) > 2:  # one of you+12345678 can be decoded by chance
+    if beginning.isascii() and len(_UTF_7.findall(beginning)) > 2:
         with suppress(UnicodeDecodeError):
-            codecs.getincrementaldecoder("utf-7")().decode(beginning)
-            raise DataError(f"{name}: text in UTF-7; convert it, as in `iconv -f UTF-7 -t UTF-8`")
+            letters = [char for char in codecs.getincrementaldecoder("utf-7")().decode(beginning) if char > "\x7f"]
+            scripts = {unicodedata.name(char, "?").split()[0] for char in letters if char.isalpha()}
+            # you+12345678 and the like are decoded by chance, to letters of several scripts or to symbols
+            is_chance = {"Cn", "Co", "Sm", "So"}.intersection(map(unicodedata.category, letters))
+            if scripts and len(scripts - EAST_ASIAN_SCRIPTS) < 2 and not is_chance:
+                raise DataError(f"{name}: text in UTF-7; convert it, as in `iconv -f UTF-7 -t UTF-8`")

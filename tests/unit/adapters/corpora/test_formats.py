@@ -464,7 +464,8 @@ def test_read_texts_encoding_that_passes_for_utf_8_is_refused(
 
 
 @pytest.mark.parametrize(
-    "text", ["a+b, C++", "me+you+them+1234567", "~{x}", "\x1b[31mA", "+4912345678 +49-123 +abcdefgh"]
+    "text",
+    ["a+b, C++", "me+you+them+1234567", "~{x}", "\x1b[31mA", "+4912345678 +49-123 +abcdefgh", 3 * " Vor+Nachname hier"],
 )
 def test_read_texts_plain_text_with_signs_of_encodings_is_read(read: Read, text: str) -> None:
     assert read(f"{text}\tb\n", columns=["1", "2"]) == [(text, "b", "line 1")]
