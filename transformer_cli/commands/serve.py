@@ -40,6 +40,9 @@ def serve(
     cors_origin: Annotated[list[str] | None, typer.Option(
         "--cors-origin", metavar="URL", show_default="none", help="Allow web pages of this origin to use the server, "
         "such as https://example.org. Repeatable.")] = None,
+    max_document: Annotated[int, typer.Option(
+        "--max-document", metavar="MIB", min=1, max=32, help="The largest document that clients may send, in "
+        "MiB.")] = 2,
     glossary: options.Glossary = None,
     protect_pattern: options.ProtectPattern = "",
 ) -> None:  # fmt: skip
@@ -55,6 +58,7 @@ def serve(
     # before models are loaded, which takes long
     with bind(host, port) as bound, signals.collect_hangups() as reload_requests:
         from transformer_cli.adapters.serve.app import create_app, freeze_memory
+        from transformer_cli.adapters.serve.request_bodies import Limits
         from transformer_cli.api import Translator, read_glossary
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.runs.run import Run
@@ -80,6 +84,7 @@ def serve(
             api_key=api_key,
             hosts={host, socket.gethostname(), *(allow_host or ())},
             cors_origins=cors_origin or (),
+            limits=Limits(file_bytes=max_document << 20),
         )
         service = app.state.service
         reloading = threading.Thread(target=service.reload_loop, args=(reload_requests, open_runs), daemon=True)

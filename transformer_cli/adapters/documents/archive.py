@@ -17,7 +17,7 @@ MAX_UNPACKED_BYTES = 1 << 26  # of all members that are read, together
 class Archive:
     """An archive in memory."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, max_unpacked_bytes: int | None = None) -> None:
         """Raises DataError if it is not a ZIP archive, is damaged, or has too many or equally named members."""
         try:
             self._file = ZipFile(io.BytesIO(content))
@@ -28,12 +28,17 @@ class Archive:
             what = error if content else "it is empty"
             raise DataError(f"not a complete ZIP archive ({what}); copy it again") from None
         self._content = content
-        self._bytes_left = MAX_UNPACKED_BYTES
+        self._bytes_left = self._max_unpacked_bytes = max_unpacked_bytes or MAX_UNPACKED_BYTES
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
         if len(self._infos) > MAX_MEMBERS:
             raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
         if len({info.filename for info in self._infos}) < len(self._infos):
             raise DataError("an archive with two files of the same name; save it again")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the members."""
+        return [info.filename for info in self._infos]
 
     def read(self, name: str) -> bytes | None:
         """Returns a member, or None if it does not exist.
@@ -50,7 +55,7 @@ class Archive:
         except (BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError, OSError) as error:
             raise DataError(f"{name[:80]}: cannot be unpacked ({error}); copy the file again") from None
         if len(content) > self._bytes_left:
-            what = f"more than {MAX_UNPACKED_BYTES >> 20} MiB with the parts before it"
+            what = f"more than {self._max_unpacked_bytes >> 20} MiB with the parts before it"
             raise DataError(f"{name[:80]}: {what}; translate the document in parts")
         self._bytes_left -= len(content)
         return content

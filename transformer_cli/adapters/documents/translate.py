@@ -64,14 +64,18 @@ def translate_html(translator: Translator, html: str) -> str:
     return document.render(found)
 
 
-def translate_file(translator: Translator, content: bytes, file_format: str) -> TranslatedFile:
-    """Returns a file with its text translated; see `api.Translator.translate_file`."""
+def translate_file(
+    translator: Translator, content: bytes, file_format: str, *, max_chars: int | None = None
+) -> TranslatedFile:
+    """Returns a file with its text translated; see `api.Translator.translate_file`. max_chars: of text (None: any)."""
     if file_format not in FORMATS:
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
     languages = data.input_language, data.output_language
     options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
     parsed = PARSERS[file_format](content, languages, **options)
+    if max_chars is not None and (n := sum(len(each.text) for each in parsed.blocks)) > max_chars:
+        raise DataError(f"{n:,} characters of text, where at most {max_chars:,} are taken; send the document in parts")
     warnings = list[str]()
     for named in parsed.languages:
         if any(map(is_other_language, named, languages)):

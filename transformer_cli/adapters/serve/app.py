@@ -13,12 +13,13 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -29,13 +30,16 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from transformer_cli.adapters.serve.documents import KeptFiles, translate_document
 from transformer_cli.adapters.serve.job_queue import FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import Directions
-from transformer_cli.adapters.serve.middleware import Metrics, RequestMiddleware
+from transformer_cli.adapters.serve.middleware import Metrics, RequestMiddleware, is_local_address
 from transformer_cli.adapters.serve.parsed_request import parse, submit
 from transformer_cli.adapters.serve.request_bodies import (
     CLIENT_CLOSED,
+    MULTIPART,
     AttentionBody,
+    FileBody,
     InspectBody,
     Limits,
     TextBody,
@@ -70,6 +74,8 @@ class Service:
     queue: JobQueue
     text_queue: JobQueue
     """where the texts of long requests are parsed, and their answers are written, one at a time"""
+    file_queue: JobQueue
+    """the same for documents, whose batches are jobs of `queue`"""
     limits: Limits
     api_key: str | None
     metrics: Metrics
@@ -79,6 +85,7 @@ class Service:
     """held while a larger body is parsed"""
     n_body_bytes: int = 0
     """bytes of all bodies that are arriving or not parsed yet"""
+    kept_files: KeptFiles = field(default_factory=KeptFiles)
     n_unanswered: int = 0
     """requests that were cut off by the server's shutdown"""
 
@@ -123,17 +130,18 @@ def create_app(
     addresses are always allowed. cors_origins: sites whose pages may send requests, such as https://example.org, or *
     for any. Raises ConfigError.
     """
-    queue, text_queue = JobQueue(n_workers, limits), JobQueue(1, limits)
-    metrics = Metrics(lambda: queue.n_waiting_lines)
+    queues = [JobQueue(number, limits) for number in (n_workers, 1, 1)]
+    metrics = Metrics(lambda: queues[0].n_waiting_lines)
     inspections, parsing_lock = threading.Semaphore(limits.inspections), asyncio.Lock()
-    service = Service(Directions(translators), queue, text_queue, limits, api_key, metrics, inspections, parsing_lock)
+    directions, (queue, text_queue, file_queue) = Directions(translators), queues
+    service = Service(directions, queue, text_queue, file_queue, limits, api_key, metrics, inspections, parsing_lock)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for each in (queue, text_queue):
+        for each in queues:
             each.start()
         yield
-        for each in (text_queue, queue):
+        for each in reversed(queues):
             await asyncio.to_thread(each.close)
 
     handlers: dict[Any, Any] = dict.fromkeys((HTTPException, ValidationError, TfmError), _error_response)
@@ -225,6 +233,33 @@ async def metrics(request: Request) -> Response:
 async def languages(request: Request) -> JSONResponse:
     """The languages, each with its target languages."""
     return JSONResponse(request.app.state.service.directions.languages())
+
+
+@router.post("/translate_file", openapi_extra=body_schema(FileBody, MULTIPART))
+async def translate_file(request: Request) -> Response:
+    """Translate a document. Returns the address where it can be downloaded for ten minutes, and what to check in it."""
+    body = await read_body(request, FileBody)
+    service: Service = request.app.state.service
+    service.kept_files.refuse_if_full()
+    translating = partial(translate_document, body, service.directions, service.queue, service.limits)
+    job = FunctionJob(translating, cost=min(len(body.file[1]), service.limits.characters))
+    name, content, about = await _wait_for_result(request, service.file_queue.add(job))
+    by_proxy = request.headers if is_local_address((request.client or ("",))[0]) else {}
+    host = f"{by_proxy.get('x-forwarded-proto', 'http')}://{by_proxy.get('x-forwarded-host', request.url.netloc)}"
+    return JSONResponse(
+        {"translatedFileUrl": f"{host}/download_file/{quote(service.kept_files.keep(name, content))}", **about}
+    )
+
+
+@router.get("/download_file/{name}")
+async def download_file(request: Request) -> Response:
+    """Download a translated document."""
+    content = request.app.state.service.kept_files.content(name := request.path_params["name"])
+    if content is None:
+        raise HTTPException(404, "Not Found")
+    disposition = f"attachment; filename*=UTF-8''{quote(name.partition('.')[2])}"
+    headers = {"Content-Disposition": disposition, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 @router.post("/detect", openapi_extra=body_schema(TextBody))

@@ -103,9 +103,9 @@ class RequestMiddleware:
         finally:
             self._n_running -= 1
             now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
-            request = f"{scope['method']} {quote(scope['path'][:MAX_LOGGED_CHARS])}"
-            log.info("%s %s %s %d %.0f ms", now, client, request, status, took * 1000)
             path = getattr(routed.get("route"), "path", "other")
+            shown = path if "{" in path else quote(scope["path"][:MAX_LOGGED_CHARS])  # the name of a document is secret
+            log.info("%s %s %s %s %d %.0f ms", now, client, scope["method"], shown, status, took * 1000)
             scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
 from starlette.exceptions import HTTPException
 
 from transformer_cli.errors import DataError
@@ -30,7 +30,10 @@ JSON_TYPE = re.compile(r"application/(.*\+)?json")
 UNREADABLE_FORM = "Invalid request: not a valid form; send JSON or a form"
 _API_KEY_IN_JSON = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _PERCENT_ENCODED = re.compile(rb"(?:%[\da-fA-F]{2})+")
-_PART_NAME = re.compile(rb'^content-disposition:[^\r\n]*;[ \t]*name="?([^"\s;]*)"?\s*$', re.IGNORECASE | re.MULTILINE)
+_PART_NAME = re.compile(  # and the file's name, if it is one
+    rb'^content-disposition:[^\r\n]*?;[ \t]*name="?([^"\s;]*)"?(?:;[ \t]*filename="?([^"\r\n]*)[^\r\n]*)?\s*$',
+    re.IGNORECASE | re.MULTILINE,
+)
 
 Fields = list[tuple[bytes, bytes]]
 
@@ -41,6 +44,8 @@ class Limits:
 
     body_bytes: int = 2 << 20
     """bytes of one body: enough for `characters`, however they are escaped"""
+    file_bytes: int = 2 << 20
+    """bytes of a document"""
     all_bodies_bytes: int = 64 << 20
     """bytes of all bodies that are arriving or not parsed yet; beyond it, only those up to SMALL_BODY_BYTES are read"""
     body_timeout_s: float = 30.0
@@ -120,6 +125,13 @@ class TranslateBody(LanguagePairBody):
     sentences: bool = Field(False, description="Return the sentences and their positions, too.")
 
 
+class FileBody(LanguagePairBody):
+    """The body of `POST /translate_file`: a form with a file."""
+
+    q: str = Field("", description="Not used.")
+    file: Annotated[tuple[str, bytes], WithJsonSchema({"type": "string", "format": "binary"})]
+
+
 class InspectBody(LanguagePairBody):
     """The body of an inspection: one sentence, and perhaps the beginning of its translation."""
 
@@ -142,19 +154,29 @@ Body = TypeVar("Body", bound=TextBody)
 
 async def read_body(request: Request, model: type[Body]) -> Body:
     """Receive and parse a request's body, within the server's limits. Raises DataError or HTTPException."""
-    return model.model_validate(await _parse_request(request))
+    limits: Limits = request.app.state.service.limits
+    takes_file = "file" in model.model_fields
+    parameters = await _parse_request(
+        request, limits.file_bytes + SMALL_BODY_BYTES if takes_file else limits.body_bytes
+    )
+    if not takes_file and any(isinstance(each, tuple) for each in parameters.values()):
+        raise DataError(UNREADABLE_FORM)
+    return model.model_validate(parameters)
 
 
-def body_schema(model: type[TextBody]) -> dict[str, Any]:
+def body_schema(model: type[TextBody], media_type: str = "application/json") -> dict[str, Any]:
     """Returns the description of a body for /openapi.json."""
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": model.model_json_schema()}}}}
+    return {"requestBody": {"required": True, "content": {media_type: {"schema": model.model_json_schema()}}}}
 
 
-async def _parse_request(request: Request) -> dict[str, Any]:
-    """Receive and parse a request's body. Returns its parameters. Raises DataError or HTTPException."""
+async def _parse_request(request: Request, max_bytes: int) -> dict[str, Any]:
+    """Receive and parse a request's body. Returns its parameters, and its files as tuples of name and content.
+
+    Raises DataError or HTTPException.
+    """
     service, body = request.app.state.service, bytearray()
     try:
-        await _receive(request, body)
+        await _receive(request, body, max_bytes)
         if len(body) <= SMALL_BODY_BYTES:
             return _parse_body(request, bytes(body))
         async with service.parsing_lock:
@@ -163,7 +185,7 @@ async def _parse_request(request: Request) -> dict[str, Any]:
         service.n_body_bytes -= len(body)
 
 
-async def _receive(request: Request, body: bytearray) -> None:
+async def _receive(request: Request, body: bytearray, max_bytes: int) -> None:
     """Receive the body. Raises HTTPException if it is too long or too slow, or too many bytes are arriving.
 
     A refused body is read to its end and discarded, since few clients read an answer while they are sending.
@@ -181,8 +203,8 @@ async def _receive(request: Request, body: bytearray) -> None:
             raise HTTPException(CLIENT_CLOSED, "gone")
         chunk, is_more = message.get("body", b""), message.get("more_body", False)
         size = len(body) + len(chunk)
-        if size > limits.body_bytes:
-            why = f"Invalid request: its body has more than {limits.body_bytes:,} bytes; send it in parts"
+        if size > max_bytes:
+            why = f"Invalid request: its body has more than {max_bytes:,} bytes; send it in parts"
             refused = HTTPException(413, why, close)
         elif size > SMALL_BODY_BYTES and service.n_body_bytes + len(chunk) > limits.all_bodies_bytes:
             why = "too many bytes of requests are arriving; try again later"
@@ -203,8 +225,9 @@ def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
     media_type = content_type.partition(";")[0].strip().lower()
     is_json = JSON_TYPE.fullmatch(media_type) is not None
     in_url = [] if is_json else _form_fields(request.scope["query_string"])
+    files: dict[str, tuple[str, bytes]] = {}
     if media_type == MULTIPART:
-        in_body = _multipart_fields(content_type, body)
+        in_body = _multipart_fields(content_type, body, files)
     else:
         in_body = _form_fields(body if media_type == FORM else b"")
     if service.api_key is not None:
@@ -226,7 +249,7 @@ def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
     for name, value in parameters.items():
         if isinstance(value, list | dict):  # before pydantic checks the items
             refuse_over_limit(len(value), MAX_ENTRIES, "characters" if name == "q" else f"entries in {name}")
-    return parameters
+    return {**parameters, **files}
 
 
 def _check_api_key(api_key: bytes, authorization: str, body: bytes, fields: Fields) -> None:
@@ -292,8 +315,8 @@ def _form_fields(form: bytes) -> Fields:
     return [(name, value) for name, _, value in (each.partition(b"=") for each in form.split(b"&") if each)]
 
 
-def _multipart_fields(content_type: str, body: bytes) -> Fields:
-    """Returns a multipart form's fields (RFC 7578), encoded as in `_form_fields`. Raises DataError, also for files."""
+def _multipart_fields(content_type: str, body: bytes, files: dict[str, tuple[str, bytes]]) -> Fields:
+    """Returns a multipart form's fields (RFC 7578), encoded as in `_form_fields`. Adds its files. Raises DataError."""
     boundary = re.search(r'boundary="?([^";]+)', content_type, re.IGNORECASE)
     line = b"\r\n--" + (boundary[1].strip() if boundary else "").encode("latin-1")
     form, end, _ = (b"\r\n" + body).partition(line + b"--")
@@ -301,9 +324,12 @@ def _multipart_fields(content_type: str, body: bytes) -> Fields:
     found = Fields()
     for part in parts:
         head, _, value = part.partition(b"\r\n\r\n")
-        if name := _PART_NAME.search(head[:MAX_PART_HEADER]):
+        name = _PART_NAME.search(head[:MAX_PART_HEADER])
+        if name and name[2] is not None:
+            files[name[1].decode(errors="replace")] = name[2].decode(errors="replace"), value
+        elif name:
             found.append((name[1], value.replace(b"%", b"%25").replace(b"+", b"%2B")))
-    if not (boundary and end) or len(parts) > min(MAX_ENTRIES, len(found)):
+    if not (boundary and end) or len(parts) > min(MAX_ENTRIES, len(found) + len(files)):
         raise DataError(UNREADABLE_FORM)
     return found
 

@@ -75,7 +75,8 @@ def test_page_script_and_style_match_the_policy_hashes(served: Running) -> None:
 def test_openapi_describes_the_routes(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
     inspections = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
-    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *inspections}
+    documents = {"/translate_file", "/download_file/{name}"}
+    assert set(paths) == {"/health", "/languages", "/translate", "/detect", *documents, *inspections}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
     assert set(paths["/translate"]["post"]["responses"]) == {"200", "4XX"}
     for address in ("/docs", "/redoc"):

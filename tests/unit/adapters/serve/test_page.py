@@ -412,3 +412,29 @@ def test_page_of_an_export_only_translates(browser: Any, deep: Translator, tmp_p
         expect(page.locator("#inside")).to_be_hidden()
         expect(page.locator("[role=alert]:visible")).to_have_count(0)
         expect(page.locator("#output .sentence")).to_have_count(0)
+
+
+def test_dropped_document_is_given_back_with_what_to_check(page: Any, deep: Translator) -> None:
+    content = "Der Hund singt.\nDie 7 Frauen.\n"
+    expected = deep.translate_file(content.encode(), "text")
+    given = page.evaluate_handle(
+        """(content) => {
+          const given = new DataTransfer();
+          given.items.add(new File([content], "Brief an Anna.txt"));
+          return given;
+        }""",
+        content,
+    )
+    page.dispatch_event("body", "dragover", {"dataTransfer": given})
+    page.dispatch_event("body", "drop", {"dataTransfer": given})
+    link = page.locator("#translated-file a")
+    expect(link).to_have_text("Brief_an_Anna_en.txt", timeout=WAIT)
+    checked = [["line 2", ", ".join(text.to_check)] for text in expected.texts[1:]]
+    rows = page.locator("#translated-file tbody tr").all()
+    assert [row.locator("th, td").all_text_contents()[:2] for row in rows][-1:] == checked
+    with page.expect_download() as download:
+        link.click()
+    assert Path(download.value.path()).read_bytes() == expected.content
+    page.set_input_files("#file", files=[{"name": "a.exe", "mimeType": "", "buffer": b"x"}])
+    expect(page.locator("#file-error")).to_contain_text("file format not supported", timeout=WAIT)
+    expect(link).to_have_count(0)

@@ -1,0 +1,36 @@
+"""Documents that strangers send: refused before they are parsed if they could take much memory. Knows no HTTP."""
+
+import re
+from pathlib import PurePosixPath
+
+from transformer_cli.adapters.documents.archive import Archive
+from transformer_cli.adapters.documents.files import FORMATS
+from transformer_cli.errors import DataError
+from transformer_cli.text.file_formats import refuse_binary
+
+MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in a Word document, five tags make one
+MAX_UNPACKED_BYTES = 16 << 20  # of a Word document
+MAX_CHARS = 300_000  # of text
+
+
+def check_upload(name: str, content: bytes) -> str:
+    """Returns the key of `files.FORMATS` for a document, by its name. Raises DataError, in LibreTranslate's words."""
+    suffix = PurePosixPath(name).suffix.lower()
+    found = next((key for key, each in FORMATS.items() if suffix in each.suffixes), None)
+    if found is None:
+        raise DataError("Invalid request: file format not supported")
+    if FORMATS[found].is_text:
+        refuse_binary(content[: 1 << 16], name[:100])
+        n_parts = sum(map(content.count, (b"<", b"\n", b"{")))
+    else:
+        archive = Archive(content, MAX_UNPACKED_BYTES)
+        n_parts = sum((archive.read(each) or b"").count(b"<") for each in archive.names if each.endswith(".xml")) // 5
+    if n_parts > MAX_PARTS:
+        raise DataError(f"more than {MAX_PARTS:,} lines and tags; send the document in parts")
+    return found
+
+
+def translated_name(name: str, language: str) -> str:
+    """Returns a name for the translation: Brief an Anna.docx → Brief_an_Anna_en.docx."""
+    path = PurePosixPath(name.replace("\\", "/"))
+    return re.sub(r"[^\w.-]+", "_", path.stem)[:100] + f"_{language}{path.suffix}"
