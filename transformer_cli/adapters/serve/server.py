@@ -31,7 +31,7 @@ BACKLOG = 1024  # connections that wait to be accepted
 MAX_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
 CHECK_INTERVAL_S = 1.0  # between two checks for idle connections
 HEADER_TIMEOUT_S = 10  # for a request's header to arrive
-RECEIVE_BUFFER_BYTES = 1 << 15  # small, because a full buffer is parsed at once while other requests wait
+READ_BYTES = 1 << 12  # at a time: 700 chunks of one byte, which are parsed at once while other requests wait
 KEEP_ALIVE_S = 130  # for an idle connection; longer than a proxy's 60 to 120, which must be the first to close it
 READ_TIMEOUT_S = 60.0  # for a client to read more of its answer
 SHUTDOWN_TIMEOUT_S = 60  # for running requests, after a signal
@@ -47,6 +47,11 @@ class _Connection:
     """when its next request must have arrived; infinite while a request is answered"""
 
 
+class _AcceptedSocket(socket.socket):
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        return super().recv(min(size, READ_BYTES), flags)
+
+
 class ListeningSocket(socket.socket):
     """A socket that records the connections that asyncio accepts."""
 
@@ -56,7 +61,8 @@ class ListeningSocket(socket.socket):
         """by the client's host and port; some are closed"""
 
     def accept(self) -> tuple[socket.socket, Any]:
-        accepted, client = super().accept()
+        plain, client = super().accept()
+        accepted = _AcceptedSocket(fileno=plain.detach())
         self.connections[client[:2]] = _Connection(accepted, monotonic() + HEADER_TIMEOUT_S)
         return accepted, client
 
@@ -69,7 +75,6 @@ def bind(host: str, port: int) -> ListeningSocket:
         with ExitStack() as on_error:
             bound = on_error.enter_context(ListeningSocket(family, kind, protocol))
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             bound.bind(address)
             on_error.pop_all()
         return bound

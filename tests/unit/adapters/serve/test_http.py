@@ -511,6 +511,15 @@ def test_bind_used_address_is_refused() -> None:
             bind("127.0.0.1", port)
 
 
+def test_listening_socket_connections_read_little_at_a_time() -> None:
+    with bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        with socket.create_connection(bound.getsockname()) as client:
+            client.sendall(b"1\r\nx\r\n" * 1000)
+            with bound.accept()[0] as accepted:
+                assert len(accepted.recv(1 << 18)) <= server.READ_BYTES
+
+
 def test_translate_each_sentence_counts_as_a_line_in_the_queue(translator: Translator) -> None:
     with running(translator, limits=Limits(waiting_lines=2)) as small:
         assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
