@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -17,6 +17,7 @@ from transformer_cli.adapters.serve.languages import AUTO, MAX_DETECT_CHARS, Dir
 from transformer_cli.adapters.serve.request_bodies import FileBody, Limits, refuse_over_limit
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.search.interface import BeforeStep, Engine, SearchRequest, SearchResult, batches_longest_first
+from transformer_cli.text.vocabulary import N_SOS_EOS
 
 KEPT_S = 600.0  # how long a translated document can be downloaded
 MAX_KEPT_BYTES = 100 << 20  # of all of them
@@ -87,6 +88,9 @@ def translate_document(
     chosen, _, _ = directions.choose(body.source, body.target, detected)
     translator = copy(chosen.with_terms(body.glossary))
     cost = min(len(content), limits.characters)
+    rows, positions = translator.settings.rows_per_sentence, translator.max_length or limits.line_tokens
+    most = min(positions, limits.line_tokens + N_SOS_EOS, MAX_BATCH_COST // TOKEN_COST // rows)
+    translator.pipeline = replace(translator.pipeline, max_length=most)  # a longer sentence is cut
     translator.engine = _QueuedEngine(translator.engine, queue, cost, is_wanted)  # type: ignore[assignment]
     found = translate_file(translator, content, file_format, max_chars=MAX_CHARS)
     to_check = [

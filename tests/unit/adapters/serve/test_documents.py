@@ -123,6 +123,15 @@ def test_translate_file_parts_of_other_clients_are_read(served: Running) -> None
     assert served.ask("/translate_file", form(None, b"", file="a", **FIELDS), Content_Type=KIND).status == 400
 
 
+def test_translate_file_sentence_beyond_the_token_limit_is_cut(translator: Translator) -> None:
+    with running(translator, limits=Limits(line_tokens=7)) as small:  # and so are translations
+        found = download(small, send(small, "a.txt", "Der Hund singt, das Kind läuft.".encode()))
+    parts = translator.translate_detailed(["Der Hund singt,", "das Kind läuft."])
+    expected = [" ".join(part.tokens[:7]) for part in parts]
+    assert found.body == " ".join(expected).replace(" .", ".").replace(" ,", ",")
+    assert found.body != translator.translate("Der Hund singt, das Kind läuft.")
+
+
 def test_download_file_needs_the_name_within_ten_minutes(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
