@@ -3,7 +3,7 @@
 Training is killed, stopped by a signal, and cut off before each kind of file appears. And each operation on the disk
 fails once, for five commands: every kind of operation (such as "write .json", "rename step-…"), as it does on a full
 disk, on one that has become read-only, without permission, and with an error of the hardware, in turns. `make test`
-takes every fifth kind, and `make long` all of them. What was there before stays, and nothing unfinished is left.
+takes every ninth kind, and `make long` all of them. What was there before stays, and nothing unfinished is left.
 """
 
 import errno
@@ -203,7 +203,7 @@ def kind(operation: str) -> str:
 
 
 @pytest.mark.no_cover  # other tests run the same lines; counting them is slow
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_full_disk_at_any_write_is_one_line_and_resumes(
     tfm: Tfm, corpus: Path, project: Path, tmp_path: Path, name: str, every: int, monkeypatch: pytest.MonkeyPatch

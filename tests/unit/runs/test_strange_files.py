@@ -7,6 +7,7 @@ import re
 import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -82,8 +83,13 @@ def use_export(folder: Path) -> None:
     Translator(folder, "cpu")
 
 
+@cache
+def opened(run: Path) -> Translator:
+    return Translator(run, "cpu")
+
+
 def use_dataset(folder: Path) -> None:
-    tiny = folder.parents[1] / "runs/tiny"
+    tiny = opened(folder.parents[1] / "runs/tiny")
     evaluate(tiny, lists=[["Hund"], ["dog"]], device="cpu", save_result=False, data_dir=folder.parent)
     dataset = Dataset.open(folder)
     for split in dataset.manifest["splits"]:
@@ -104,7 +110,7 @@ def prepared(part: str, workspace: Path) -> tuple[Path, Callable[[Path], None]]:
 
 
 @pytest.mark.parametrize("part", ["runs/tuned", "data/*", "exports/tiny"])
-@pytest.mark.usefixtures("little_memory")
+@pytest.mark.usefixtures("little_memory", "few_samples")
 def test_a_strange_file_is_refused_and_not_waited_for(
     part: str, workspace: Path, train_tiny: TrainTiny, tmp_path: Path
 ) -> None:
@@ -186,6 +192,7 @@ def test_a_folder_without_permission_is_not_called_empty(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("part", ["runs/tiny", "data/*", "exports/tiny"])
+@pytest.mark.usefixtures("few_samples")
 def test_an_unreadable_file_is_never_advised_to_be_deleted(part: str, workspace: Path) -> None:
     folder, use = prepared(part, workspace)
     messages: dict[tuple[str, int], str] = {}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from transformer_cli.adapters.corpora import po
 from transformer_cli.adapters.corpora.formats import UNCONFIRMED, read_texts
 from transformer_cli.adapters.corpora.po import FUZZY_FLAG, MACHINE_COMMENT
 from transformer_cli.adapters.documents.po import parse_po
@@ -219,10 +220,11 @@ def test_po_codec_that_is_not_for_text_is_refused(encoding: str) -> None:
         (b'msgid "a"\nmsgstr "b', "line 2: not a line of a message catalogue"),
         (b'"a"\n', "line 1: a string that belongs to no message"),
         (b'msgid "\xff"\n', "byte 8 is not UTF-8"),
-        (b'msgid ""\n' + b'"%s"\n' % (b"a" * 10**6) * 17, "line 18: a message of more than 16,777,216 characters"),
+        (b'msgid ""\n' + b'"%s"\n' % (b"a" * 100) * 17, "line 18: a message of more than 1,700 characters"),
     ],
 )
-def test_po_malformed_catalogue_is_refused(content: bytes, said: str) -> None:
+def test_po_malformed_catalogue_is_refused(content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(po, "MAX_MESSAGE_CHARS", 1700)
     with pytest.raises(DataError, match=said):
         parse_po(content, ("de", "en"))
 
