@@ -26,6 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 import numpy as np
 import torch
@@ -57,6 +58,7 @@ IDLE = 40  # maximum number of connections without a request
 MAX_LOG_BYTES = MIB
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=b"}
 
 
 @dataclass
@@ -134,6 +136,21 @@ class Client:
 
         expected = document(self.known.answers[each] for each in q)
         return self.check(self.ask(q=document(q), format="html"), expected)
+
+    def document(self) -> str:
+        """Sends a document, and downloads its translation."""
+        q = self.some(1, 5, with_nul=False)
+        fields = {**dict(zip(("source", "target"), self.known.language, strict=True)), "api_key": KEY}
+        parts = [f'name="{name}"\r\n\r\n{value}' for name, value in fields.items()]
+        parts.append('name="file"; filename="a.txt"\r\n\r\n' + "\n".join(q))
+        body = "".join(f"--b\r\nContent-Disposition: form-data; {part}\r\n" for part in parts) + "--b--\r\n"
+        status, answer = self.send(body.encode(), MULTIPART, "/translate_file")
+        found = None
+        if status == 200:
+            self.connection.request("GET", urlsplit(str(answer["translatedFileUrl"])).path)
+            with self.connection.getresponse() as given:
+                found = given.read().decode()
+        return self.check((status, {"translatedText": found}), "\n".join(self.known.answers[each] for each in q))
 
     def inspection(self) -> str:
         """Requests an inspection."""
@@ -269,6 +286,7 @@ HONEST: list[Kind] = [
     (10, "slow", Client.slow),
     (40, "paragraph", Client.paragraph),
     (20, "markup", Client.markup),
+    (20, "document", Client.document),
     (40, "terms", Client.terms),
 ]
 # Little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice.
@@ -277,6 +295,7 @@ COSTLY: list[dict[str, object]] = [
     {"q": "Hallo %" + "0" * 3900},
     {"q": "Hallo %" + "0" * 50_000, "format": "html"},
     {"q": "a " + "<b>.</b>" * 6000, "format": "html"},
+    {"q": "<a>a " * 19_800, "format": "html"},
     {"q": "\n".join(["a" * 480] * 8), "glossary": {"a": "b"}},
     {"q": "a " * 1900, "alternatives": 10, "split": False},
     {"q": "&" * 50_000, "format": "html"},
@@ -296,7 +315,7 @@ LARGE = [  # without a key in them
             b'--b\r\n%b: x\r\nContent-Disposition: form-data; name="f"\r\n\r\nx\r\n' % (b"X" * 900) for _ in range(900)
         )
         + b"--b--\r\n",
-        {"Content-Type": "multipart/form-data; boundary=b"},
+        MULTIPART,
     ),
 ]
 WITHIN_LIMITS: list[dict[str, object]] = [
