@@ -149,7 +149,7 @@ def test_save_format_follows_extension(
     inspection: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes, times: int
 ) -> None:
     written: list[bytes] = []
-    monkeypatch.setattr(plots, "write_bytes", lambda path, content: written.append(content))
+    monkeypatch.setattr(plots, "write_bytes", lambda path, content, follow: written.append(content))
     for _ in range(times):
         save(draw_attention(inspection.maps(["cross"], heads=[1])), tmp_path / name)
     assert written[0].startswith(start)
