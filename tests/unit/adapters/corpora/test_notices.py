@@ -1,6 +1,6 @@
 """Text that looks wrong gives one warning and no error."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,27 @@ from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
 from transformer_cli.adapters.corpora.writing import lost_letters, other_script
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.errors import DataError
+from transformer_cli.text.words import Tokenizer, Tokens
 
 Sides = tuple[list[str], list[str]]
 Warned = Callable[..., list[str]]
 
 PAIRS = {split: (list(side) for side in zip(*pairs, strict=True)) for split, pairs in read_captions(600).items()}
 TRAIN, VALID = ((next(sides), next(sides)) for sides in (PAIRS["train"], PAIRS["valid"]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def sentences_are_split_once() -> Iterator[None]:
+    """Nearly all sentences are the same in all tests, and spaCy takes half of their time."""
+    split, seen = Tokenizer.split, dict[tuple[str, bool, str], Tokens]()
+
+    def split_once(self: Tokenizer, text: str) -> Tokens:
+        key = (self.language, self.lowercase, text)
+        return seen[key] if key in seen else seen.setdefault(key, split(self, text))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tokenizer, "split", split_once)
+        yield
 
 
 @pytest.fixture
