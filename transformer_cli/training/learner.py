@@ -92,7 +92,7 @@ class Learner:
         """
         self.model.train()
         torch.manual_seed(mix_seed(self.training.seed, step, self.world.rank, self.n_shards))  # for draws of one's own
-        generator_state = torch.get_rng_state()
+        state = None if self._is_warm or self.n_shards == 1 else torch.get_rng_state()  # noticed in the first step
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
         max_tokens = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize
@@ -101,7 +101,7 @@ class Learner:
         # In the first call libraries initialise themselves, so the first shard is computed alone.
         shards = self.workers.run_all(compute, range(0 if self._is_warm else 1))
         shards += self.workers.run_all(compute, range(len(shards), self.n_shards))
-        if self.n_shards > 1 and not self._is_warm and not torch.get_rng_state().equal(generator_state):
+        if state is not None and not torch.get_rng_state().equal(state):
             raise ConfigError(
                 f"training.shards: {self.n_shards}, but the model draws from torch's global random generator, which "
                 "shards share: use transformer_cli.model.dropout.Dropout instead of nn.Dropout, give "
