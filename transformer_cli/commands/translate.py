@@ -99,7 +99,7 @@ def translate(
     Each line of input is one sentence and gives one line of output; with --split-sentences a line may be a paragraph.
     In documents, such as HTML, only the text is changed.
     """
-    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, SETTINGS, format_by_name, is_misnamed
+    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
     sentence_options = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     line_options = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
@@ -119,8 +119,8 @@ def translate(
             raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
     of_formats = {"fuzzy": fuzzy, "renew": renew}
     for name in (name for name, is_given in of_formats.items() if is_given and not folder):
-        if name not in SETTINGS.get(form, ()):
-            formats = " and ".join(each for each, names in SETTINGS.items() if name in names)
+        if name not in FORMATS[form].settings:
+            formats = " and ".join(key for key, each in FORMATS.items() if name in each.settings)
             raise typer.BadParameter(f"--{name} is for {formats}; leave it out, or name such a file")
     if folder and text_format:
         raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")

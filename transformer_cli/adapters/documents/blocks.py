@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, count, pairwise
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.text.alignment import (
@@ -54,7 +54,7 @@ class InlineElement:
     depth: int
     opening: list["str | Block"] = field(default_factory=list)
     """its start tag, in which texts of attributes are blocks"""
-    closing: str = ""
+    closing: list["str | Block"] = field(default_factory=list)
     name: str = ""
     is_standalone: bool = False
     """whether it is copied as it is: a picture, a comment, or an element whose text has no letter"""
@@ -90,6 +90,10 @@ class Place:
     """the translation that the file has"""
     flags: Collection[str] = ()
     """gettext's, such as c-format"""
+
+
+OF_TAG = Place("tag")
+"""of a text in a tag, until the tag is added to a `Builder`"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,8 +209,32 @@ class Document:
         return self.conversions.restore("".join(_fill_blocks(self.parts, written)))
 
 
+InlineKind = Literal["", "line_end", "cue", "block_end", "branch_end", "inline_choice", "proportional"]
+"""cue: the end of one in subtitles; branch_end: code of a template that ends a block; inline_choice: code inside a
+word, which contains text; proportional: keeps its relative position, and stands for `text`, "" or a space"""
+
+
+@dataclass(slots=True)
+class Inline:
+    """A piece of a document: text, markup in it, or what ends a line or block."""
+
+    raw: str
+    """as the file has it"""
+    text: str = ""
+    opens: str = ""
+    """the name of the element around words that it starts; of one without a `closes`, see `Builder.add_inlines`"""
+    closes: str = ""
+    kind: InlineKind = ""
+    tail: Sequence["str | Block"] = ()
+    """further markup, in which texts of attributes are blocks"""
+
+    @property
+    def markup(self) -> list["str | Block"]:
+        return [self.raw, *self.tail]
+
+
 class Builder:
-    """Builds a document. A parser passes it everything in a file, in order; white space is part of the text."""
+    """Builds a document. A parser adds everything in a file, in order; white space is part of the text."""
 
     def __init__(self, write: Writer) -> None:
         self.document = Document([], [])
@@ -231,20 +259,50 @@ class Builder:
         self._has_branch = False
         self._open = [(index, 0, 0) for index in range(len(self._elements))]  # index, lengths of `_texts` and `_raw`
 
-    def here(self, raw: str = "") -> Place:
+    def _here(self, raw: str = "") -> Place:
         """Returns the place that the parser has set, or the line in which the next text begins, written as `raw`."""
         self._line += _count_lines(self._raw[self._n_counted :])
         self._n_counted = len(self._raw)
         leading = raw[: len(raw) - len(raw.lstrip())]
         return self.place if self.place.unit else Place(f"line {self._line + _count_lines([leading])}")
 
-    def add_text(self, raw: str, text: str | None = None) -> None:
+    def add(self, inline: Inline) -> None:
+        """Add text, markup, or what ends the block."""
+        markup = [
+            replace(each, place=self._here()) if isinstance(each, Block) and each.place is OF_TAG else each
+            for each in inline.markup
+        ]
+        if inline.kind == "proportional":
+            self._raw.extend(markup)
+            self._add_element(markup, is_proportional=True)
+            self._add_text("", inline.text)
+            self._elements[-1].end = self._length
+        elif inline.text:
+            self._add_text(inline.raw, inline.text)
+        elif inline.kind in ("line_end", "block_end", "branch_end"):
+            text = "".join(self._texts)
+            self.end_block(*markup)
+            self._has_branch = inline.kind == "branch_end" and has_letter(text) and not _SENTENCE_END.search(text)
+        elif inline.opens and len(self._open) > MAX_INLINE_DEPTH:
+            self.end_block(*markup)
+        elif inline.opens:
+            self._open.append((len(self._elements), len(self._texts), len(self._raw)))
+            self._raw.extend(markup)
+            self._add_element(markup, inline.opens)
+        elif inline.closes and self.has_open(inline.closes):
+            self._close_element(inline.closes, markup)
+        else:  # it stays next to the same words
+            self._raw.extend(markup)
+            self._add_element(markup)
+            self._has_branch |= inline.kind == "inline_choice"
+
+    def _add_text(self, raw: str, text: str) -> None:
         """Add text, written as `raw` in the file.
 
         If white space, a standalone element and a punctuation mark follow each other, the element gets the white space:
         "Hund <x/>." is translated as "Hund.".
         """
-        text, last = raw if text is None else text, self._elements[-1]
+        last = self._elements[-1]
         follows_text = last.is_standalone and 0 < self._raw_end_of_text == len(self._raw) - len(last.opening)
         is_movable = follows_text and not last.is_proportional and self._raw[-1] == last.opening[-1]
         is_movable = is_movable and not (self._elements[-2].is_proportional and self._elements[-2].end == self._length)
@@ -254,30 +312,18 @@ class Builder:
             self._length -= len(self._texts[-1]) - len(words)
             self._texts[-1], last.start, last.end = words, self._length, self._length
         if not self._place.unit and text.strip():
-            self._place = self.here(raw)
+            self._place = self._here(raw)
         self._raw.append(raw)
         self._texts.append(text)
         self._length += len(text)
         self._raw_end_of_text = len(self._raw)
 
-    def open_element(self, name: str, *markup: str | Block) -> None:
-        """Start an element around words."""
-        if len(self._open) > MAX_INLINE_DEPTH:
-            self.end_block(*markup)
-            return
-        self._open.append((len(self._elements), len(self._texts), len(self._raw)))
-        self._raw.extend(markup)
-        self._add_element(markup, name)
-
     def has_open(self, name: str) -> bool:
         return any(self._elements[index].name == name for index, _, _ in self._open[1:])
 
-    def close_element(self, name: str, markup: str) -> None:
+    def _close_element(self, name: str, markup: list[str | Block]) -> None:
         """End the innermost element of this name and those in it. With content but no letter, it becomes standalone."""
-        if not self.has_open(name):
-            self.add_standalone(markup)
-            return
-        self._raw.append(markup)
+        self._raw.extend(markup)
         while self._elements[self._open[-1][0]].name != name:
             self._elements[self._open.pop()[0]].end = self._length
         index, n_texts, n_raw = self._open.pop()
@@ -289,60 +335,26 @@ class Builder:
             self._length = element.start
             self._add_element(self._raw[n_raw:])
 
-    def add_standalone(self, *markup: str | Block) -> None:
-        """Add an element that stays next to the same words."""
-        self._raw.extend(markup)
-        self._add_element(markup)
+    def add_inlines(self, inlines: Sequence[Inline], fixed: Collection[str] = ()) -> bool:
+        """Add what may be in any order, such as tags that are never closed; returns whether any is translated.
 
-    def add_proportional(self, *markup: str | Block, space: str = "") -> None:
-        """Add a standalone element that keeps its relative position. space: the one that it stands for."""
-        self._raw.extend(markup)
-        self._add_element(markup, is_proportional=True)
-        self.add_text("", space)
-        self._elements[-1].end = self._length
-
-    def add_inlines(self, inlines: Sequence["Inline"], fixed: Collection[str] = ()) -> bool:
-        """Add text and inline markup; returns whether any is translated. fixed: see `nested_pairs`.
-
-        The end of a line ends the block, unless the sentence goes on in lower case.
+        What opens or closes an element without the other end becomes standalone. The end of a line ends the block,
+        unless the sentence goes on in lower case. fixed: see `nested_pairs`.
         """
-        pairs = nested_pairs([(each.opens, each.closes) for each in inlines], fixed)
-        texts = ["\n" if each.kind in ("line_end", "block_end", "branch") else each.text for each in inlines]
+        pairs = nested_pairs(inlines, fixed)
+        texts = ["\n" if each.kind in ("line_end", "block_end", "branch_end") else each.text for each in inlines]
         befores = [*accumulate(texts, _nearest_text, initial="\n")]
         afters = [*accumulate(texts[::-1], _nearest_text, initial="\n")][-2::-1]
         for number, (each, before, after) in enumerate(zip(inlines, befores, afters, strict=False)):
             if each.kind == "line_end" and after.removeprefix(" ")[:1].islower() and before[-1] not in ".!?:\n":
-                self.add_proportional(each.raw, space=" " * (" " not in (before[-1], after[0])))
+                self.add(replace(each, text=" " * (" " not in (before[-1], after[0])), kind="proportional"))
             else:
-                self.add(each if number in pairs else each._replace(opens="", closes=""))
-        return has_letter("".join(texts)) or any(isinstance(part, Block) for each in inlines for part in each.texts)
-
-    def add(self, inline: "Inline") -> None:
-        """Add text or inline markup."""
-        texts = (replace(each, place=self.here()) if isinstance(each, Block) else each for each in inline.texts)
-        markup = inline.raw, *texts
-        if inline.text:
-            self.add_text(inline.raw, inline.text)
-        elif inline.kind == "proportional":
-            self.add_proportional(*markup)
-        elif inline.kind == "branch":
-            text = "".join(self._texts)
-            is_inside = has_letter(text) and not _SENTENCE_END.search(text)
-            self.end_block(*markup)
-            self._has_branch = is_inside
-        elif inline.kind in ("line_end", "block_end"):
-            self.end_block(*markup)
-        elif inline.opens:
-            self.open_element(inline.opens, *markup)
-        elif inline.closes:
-            self.close_element(inline.closes, inline.raw)
-        else:
-            self.add_standalone(*markup)
-            self._has_branch |= inline.kind == "branches"
+                self.add(each if number in pairs else replace(each, opens="", closes=""))
+        return has_letter("".join(texts)) or any(isinstance(part, Block) for each in inlines for part in each.tail)
 
     def end_block(self, *markup: str | Block) -> None:
         """End the block. markup: what follows it."""
-        self.here()
+        self._here()
         self._line += _count_lines(markup)
         text, n_around = "".join(self._texts), sum(0 < index <= self._n_inherited for index, _, _ in self._open)
         inherited = self._elements[1 : n_around + 1]  # those around the whole block do not move in it
@@ -374,25 +386,8 @@ class Builder:
             last.opening.extend(markup)
             return
         start, depth = self._length, self._elements[parent].depth + 1
-        element = InlineElement(start, start, parent, depth, [*markup], "", name, not name, is_proportional)
+        element = InlineElement(start, start, parent, depth, [*markup], [], name, not name, is_proportional)
         self._elements.append(element)
-
-
-InlineKind = Literal["", "line_end", "cue", "block_end", "branch", "branches", "proportional"]
-"""cue: the end of one in subtitles; branch: code of a template that ends a block; branches: code inside a word, which
-contains text"""
-
-
-class Inline(NamedTuple):
-    """Text, the end of a line, the end of a block, or inline markup; see `Builder.add_inlines`."""
-
-    raw: str
-    text: str = ""
-    opens: str = ""
-    closes: str = ""
-    kind: InlineKind = ""
-    texts: Sequence["str | Block"] = ()
-    """the rest of a tag, in which texts of attributes are blocks"""
 
 
 def _nearest_text(last: str, text: str) -> str:
@@ -400,26 +395,27 @@ def _nearest_text(last: str, text: str) -> str:
     return text if text.strip(" ") else last
 
 
-def nested_pairs(inlines: Sequence[tuple[str, str]], fixed: Collection[str]) -> set[int]:
+def nested_pairs(inlines: Sequence[Inline], fixed: Collection[str]) -> set[int]:
     """Returns the indices of inlines that form pairs of start and end, properly nested.
 
-    inlines: the names that each one opens and closes ("": none). fixed: names that always form pairs. Others form none
-    if they cross a fixed pair or each other.
+    fixed: names of elements that always form pairs. Others form none if they cross a fixed pair or each other.
     """
     found, alive, open_ = set[int](), set[int](), list[int]()
     last_of: dict[str, int] = {}  # the last start of each name
-    for index, (opens, closes) in enumerate(inlines):
-        if opens:
+    for index, each in enumerate(inlines):
+        if each.opens:
             open_.append(index)
             alive.add(index)
-            last_of[opens] = index
-        elif closes:
-            while open_ and (open_[-1] not in alive or (closes in fixed and inlines[open_[-1]][0] != closes)):
+            last_of[each.opens] = index
+        elif each.closes:
+            while open_ and (
+                open_[-1] not in alive or (each.closes in fixed and inlines[open_[-1]].opens != each.closes)
+            ):
                 alive.discard(open_.pop())
-            if open_ and inlines[open_[-1]][0] == closes:
+            if open_ and inlines[open_[-1]].opens == each.closes:
                 found |= {open_.pop(), index}
             else:
-                alive.discard(last_of.pop(closes, -1))
+                alive.discard(last_of.pop(each.closes, -1))
     return found
 
 
@@ -611,7 +607,7 @@ def _insert_elements(block: Block, text: str, spans: Sequence[Span], others: Map
             inside += [Unescaped(here[offset:start] + left), *written[child], Unescaped(right)]
             offset, follows_standalone = max(start, spans[child][1]), is_standalone
         inside.append(Unescaped(here[offset:end]))
-        written[index] = [*_fill_blocks(each.opening, others), *inside, each.closing]
+        written[index] = [*_fill_blocks(each.opening, others), *inside, *_fill_blocks(each.closing, others)]
     return written[0]
 
 

@@ -56,17 +56,19 @@ def find_code(text: str, boundary: str) -> list[Code]:
         tag = _TAG.match(code)
         role = branch.lastgroup if branch else "begin" if tag and tag[2] in with_end else ""
         is_in_word = is_word(text[start - 1 : start]) and is_word(text[end : end + 1])
-        kind: InlineKind | Literal["text"] = "block_end" if role == "else" else "branches" if is_in_word else "branch"
+        kind: InlineKind | Literal["text"] = (
+            "block_end" if role == "else" else "inline_choice" if is_in_word else "branch_end"
+        )
         if role == "begin":
             open_.append((len(found), n_tags, n_tags))
         elif role == "end" and open_:
             index, n_before, now = open_.pop()
             first = found[index]
-            if "branches" in (first.kind, kind) and n_before == n_tags == now:
-                start, kind = first.start, "branches"
+            if "inline_choice" in (first.kind, kind) and n_before == n_tags == now:
+                start, kind = first.start, "inline_choice"
                 del found[index:]
-            elif first.kind == "branches":
-                kind = "branch"  # the parts of a choice stay in order
+            elif first.kind == "inline_choice":
+                kind = "branch_end"  # the parts of a choice stay in order
             open_[-1:] = [(*begun, min(fewest, now)) for *begun, fewest in open_[-1:]]
         found.append(Code(start, end, kind if role else "text" if html.escape(code) == code else ""))
     return found

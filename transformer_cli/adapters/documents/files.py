@@ -27,6 +27,8 @@ class FileFormat:
     suffixes: tuple[str, ...]
     is_text: bool = True
     """whether it can be printed"""
+    settings: tuple[str, ...] = ()
+    """names of TranslationSettings that are for this format"""
 
 
 def read_content(path: Path, file_format: FileFormat) -> bytes:
@@ -71,12 +73,10 @@ FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt", ".text")),
     "html": FileFormat((HTML, "a part of an HTML document", "a template of a page"), (".html", ".htm", ".xhtml")),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), is_text=False),
-    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff")),
-    "po": FileFormat((PO,), (".po", ".pot")),
+    "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), settings=("renew",)),
+    "po": FileFormat((PO,), (".po", ".pot"), settings=("fuzzy", "renew")),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt")),
 }
-SETTINGS = {"xliff": ("renew", "protect"), "po": ("fuzzy", "renew", "protect")}
-"""names of TranslationSettings that a format's parser takes, too"""
 
 
 def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool:

@@ -11,11 +11,13 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby
 
 from transformer_cli.adapters.documents.blocks import (
     MAX_INLINE_DEPTH,
+    OF_TAG,
     Block,
     Builder,
     Document,
@@ -143,7 +145,7 @@ def parse_html(
         for each in reader.read():
             before_part(len(build.document.blocks))
             is_unopened = each.closes and not build.has_open(each.closes)
-            build.add(each._replace(kind="block_end") if is_unopened else each)
+            build.add(replace(each, kind="block_end") if is_unopened else each)
         build.end_block()
         build.document.n_other_language = reader.n_other_language
         return [build.document]
@@ -285,7 +287,7 @@ class _Reader:
         start, end = span
         parts: list[str | Block] = []
         if not attributes:
-            return inline._replace(raw=self.as_written(start, end))
+            return replace(inline, raw=self.as_written(start, end))
         kind = attributes.get("type" if name == "input" else "name") or attributes.get("property")
         has_text = kind and kind[kind.lastindex or 0].lower() in KINDS_WITH_TEXT.get(name, ())
         shown = TEXT_ATTRIBUTES | LANGUAGE_ATTRIBUTES | ({"value", "content"} if has_text else set())
@@ -300,13 +302,14 @@ class _Reader:
             elif has_letter(text):
                 quote = self.source[first - 1] if self.source[first - 1] in "\"'" else ""
                 build = Builder(escaping_writer(partial(self.escape_value, quote=quote or '"')))
+                build.place = OF_TAG
                 build.add_inlines([*self.text(first, last, has_references=True)])
                 build.end_block()
                 added = self.escape('"') * (not quote)
                 parts += [self.as_written(start, first), added, *build.document.parts, added]
                 start = last
         tail = self.as_written(start, end)
-        return inline._replace(texts=[*parts, tail]) if parts else inline._replace(raw=tail)
+        return replace(inline, raw=tail) if not parts else replace(inline, tail=[*parts, tail])
 
     def escape_value(self, text: str, quote: str) -> str:
         """Returns text as the value of an attribute in these quotation marks."""

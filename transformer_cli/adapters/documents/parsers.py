@@ -6,7 +6,7 @@ It parses a file into text to translate and everything else, which stays as it i
 import re
 from collections.abc import Callable
 
-from transformer_cli.adapters.documents.blocks import Builder, escaping_writer
+from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
 from transformer_cli.adapters.documents.files import PLAIN_TEXT
 from transformer_cli.adapters.documents.markup import html_encoding, parse_html
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
@@ -14,32 +14,33 @@ from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.word import parse_word
 from transformer_cli.adapters.documents.xliff import parse_xliff
+from transformer_cli.config.schema import TranslationSettings
 
 MAX_PAGE_START = 1 << 12  # characters of a page, searched for its language
 _PAGE_LANGUAGE = re.compile(r"<html\b[^>]*?\s(?:xml:)?lang\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 
-def _parse_html_file(content: bytes, languages: LanguagePair) -> ParsedFile:
+def _parse_html_file(content: bytes, languages: LanguagePair, _: TranslationSettings) -> ParsedFile:
     text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
     named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
     return ParsedFile([parse_html(text, languages)], encode, languages=[(named[1], "")] if named else [])
 
 
-def _parse_text(content: bytes, languages: LanguagePair) -> ParsedFile:
+def _parse_text(content: bytes, _: LanguagePair, __: TranslationSettings) -> ParsedFile:
     text, encode = decode_text(content)
     build = Builder(escaping_writer(str))
     for line in LINE.findall(text):
-        build.add_text(line)
+        build.add(Inline(line, line))
         build.end_block()
     return ParsedFile([build.document], encode)
 
 
-PARSERS: dict[str, Callable[..., ParsedFile]] = {
+PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFile]] = {
     PLAIN_TEXT: _parse_text,
     "html": _parse_html_file,
-    "docx": parse_word,
+    "docx": lambda content, languages, _: parse_word(content, languages),
     "xliff": parse_xliff,
     "po": parse_po,
-    "srt": parse_subtitles,
+    "srt": lambda content, languages, _: parse_subtitles(content, languages),
 }
 """key of `files.FORMATS` → raises DataError, without the file's name, if the content is not in this format"""

@@ -16,6 +16,7 @@ from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, es
 from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
+from transformer_cli.config.schema import TranslationSettings
 
 _MESSAGE_PART = re.compile(
     rf"(?P<code>{TERMINAL_CODE})|(?P<line_end>\\n(?: {{10,}})?)|"  # before a further line of the text of an option
@@ -33,14 +34,14 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\t": r"\t"})
 
 
 def parse_po(
-    content: bytes, languages: LanguagePair, *, fuzzy: bool = False, renew: bool = False, protect: bool = True
+    content: bytes, languages: LanguagePair, settings: TranslationSettings = TranslationSettings()
 ) -> ParsedFile:
-    """Parse the messages of a catalogue; see `TranslationSettings`. Raises DataError for other files."""
+    """Parse the messages of a catalogue. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
     build, kept = Builder(escaping_writer(_escape)), Counter[str]()
     build.document.conversions.keeps_code = True
-    build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
+    build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(text)
     build.parse_text = partial(parse_inlines, escape=_escape, languages=languages)
     forms: Sequence[str] = ()  # see `_add_message`
     named = list[LanguagePair]()
@@ -50,8 +51,8 @@ def parse_po(
             forms = next((found for rule, found in _PLURAL_RULES.items() if rule.search(header)), ())
             named.append(header_languages(unescape(header, encoding)))
         if message.msgstr_lines:
-            mark = MARKS[fuzzy] * (fuzzy or not message.is_by_machine)
-            _add_message(build, message, kept, encoding, mark, forms, renew=renew)
+            mark = MARKS[settings.fuzzy] * (settings.fuzzy or not message.is_by_machine)
+            _add_message(build, message, kept, encoding, mark, forms, renew=settings.renew)
         else:
             build.end_block(*message.lines_before)
     build.end_block()

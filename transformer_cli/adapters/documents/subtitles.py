@@ -307,20 +307,18 @@ def _add_sentences(build: Builder, parts: list[Inline], language: str) -> None:
                 if start in adjacent:
                     build.end_block()
                 if number >= 0 and start < ends[number]:
-                    build.add_text(raw, raw if each.raw == each.text else each.text)
+                    build.add(Inline(raw, raw if each.raw == each.text else each.text))
                 else:
                     build.end_block(raw)
         elif each.kind in _BREAKS:
             build.place = _place_after(each.raw, build.place)
             n_cues = bisect_left(cues, ends[number]) - bisect_left(cues, starts[number]) if is_inside else 0
-            if is_inside and (each.kind == "line_end" or n_cues < MAX_CUES_PER_SENTENCE):
-                build.add_proportional(each.raw, space=" ")
-            else:
-                build.end_block(each.raw)
+            goes_on = is_inside and (each.kind == "line_end" or n_cues < MAX_CUES_PER_SENTENCE)
+            build.add(Inline(each.raw, " ", kind="proportional") if goes_on else Inline(each.raw, kind="block_end"))
         elif index in across:
-            build.add_proportional(each.raw)
+            build.add(Inline(each.raw, kind="proportional"))
         else:
-            build.add(each._replace(opens="") if build.has_open(each.opens) else each)
+            build.add(Inline(each.raw) if build.has_open(each.opens) else each)
     build.end_block()
 
 

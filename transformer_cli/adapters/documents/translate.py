@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from transformer_cli.adapters.documents.blocks import Block, Place
-from transformer_cli.adapters.documents.files import FORMATS, SETTINGS, TRANSLATED
+from transformer_cli.adapters.documents.files import FORMATS, TRANSLATED
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsed_file import MOSTLY_OTHER, OTHER_LANGUAGE
 from transformer_cli.adapters.documents.parsers import PARSERS
@@ -72,8 +72,7 @@ def translate_file(
         raise ArgumentError(f"Translator.translate_file: file_format: {file_format!r} is none of {', '.join(FORMATS)}")
     data = translator.run.config.data
     languages = data.input_language, data.output_language
-    options = {name: getattr(translator.settings, name) for name in SETTINGS.get(file_format, ())}
-    parsed = PARSERS[file_format](content, languages, **options)
+    parsed = PARSERS[file_format](content, languages, translator.settings)
     if max_chars is not None and (n := sum(len(each.text) for each in parsed.blocks)) > max_chars:
         raise DataError(f"{n:,} characters of text, where at most {max_chars:,} are taken; send the document in parts")
     warnings = list[str]()

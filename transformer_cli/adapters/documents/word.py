@@ -17,7 +17,7 @@ from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Place, Unescaped, nested_pairs
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, Place, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile, parse_marked
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -86,25 +86,20 @@ class _PunctuationRunTag(_RunTag):
 
 
 @dataclass(slots=True)
-class _Item:
+class _Item(Inline):
     """A text in a paragraph, or other content, which is copied."""
 
-    raw: _Parts
+    name: str = ""
     run: str = ""
     """the start tag and properties of its run; "" between runs"""
     formatting: str | None = None
     """the visible properties of its run"""
-    text: str = ""
-    name: str = ""
-    opens: str = ""
-    """the name of the element that it starts"""
-    closes: str = ""
-    """the name of the element that it ends"""
 
     @property
     def markup(self) -> _Parts:
         """Its markup, inside a run of its own."""
-        return [self.run, *self.raw, f"</{_prefix(self.run)}r>"] if self.run else self.raw
+        inside = [self.raw, *self.tail]
+        return [self.run, *inside, f"</{_prefix(self.run)}r>"] if self.run else inside
 
 
 def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
@@ -238,7 +233,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
     for each in inside:
         if isinstance(each, list):
             if not depth:
-                items.append(_Item(into := [], run, formatting))
+                items.append(_Item("", tail=(into := []), run=run, formatting=formatting))
             into += each
             continue
         kind, name = each.kind, each.name
@@ -261,7 +256,7 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
                 raw = f'<{_prefix(run)}t xml:space="preserve">{part}</{_prefix(run)}t>'
                 text = html.unescape(part) if is_other else each.text.strip() if is_indented else each.text
                 name = _OTHER_LANGUAGE if is_other and text.strip() else ""
-                items.append(_Item([raw], run, formatting, text * (kind != "data"), name))
+                items.append(_Item(raw, text * (kind != "data"), name=name, run=run, formatting=formatting))
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:
@@ -269,8 +264,8 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
         elif name == "w:r" and step < 0:
             run, formatting = "", None
         elif name in _CONTAINERS and not run:
-            items.append(_Item([each.raw], name=name, **{"opens" if step > 0 else "closes": name}))
-            into, depth = items[-1].raw, int(name == "w:rubyBase" and step < 0)  # with the end of the ruby
+            items.append(_Item(each.raw, "", name * (step > 0), name * (step < 0), tail=(into := []), name=name))
+            depth = int(name == "w:rubyBase" and step < 0)  # with the end of the ruby
         elif step > 0:
             depth = 1
             if name == "w:pPr" and not items:
@@ -278,18 +273,18 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             elif name == "w:rPr" and run:
                 into = properties = []
             elif name in _PROPERTIES and items and items[-1].opens in _CONTAINERS:
-                into = items[-1].raw
+                items[-1].tail = into = [*items[-1].tail]
             elif name in _RECOMPUTED:
                 into = []
             elif name == "w:ruby" and run:
-                items.append(_Item([run], name="w:rubyBase", opens="w:rubyBase"))
-                into, around_ruby, run = items[-1].raw, (run, formatting), ""
+                items.append(_Item(run, opens="w:rubyBase", tail=(into := []), name="w:rubyBase"))
+                around_ruby, run = (run, formatting), ""
             else:
                 range_id, kind = each.attributes.get("w:id"), each.attributes.get("w:fldCharType", name)
-                item = _Item(into := [], run, formatting, "-" * bool(run and name == _NO_BREAK_HYPHEN), kind)
-                item.opens = f"{name} {range_id}" if name in _START_OF.values() else ""
-                item.closes = f"{_START_OF[name]} {range_id}" if name in _START_OF else ""
-                items.append(item)
+                opens = f"{name} {range_id}" if name in _START_OF.values() else ""
+                closes = f"{_START_OF[name]} {range_id}" if name in _START_OF else ""
+                text, into = "-" * bool(run and name == _NO_BREAK_HYPHEN), []
+                items.append(_Item("", text, opens, closes, tail=into, name=kind, run=run, formatting=formatting))
             into.append(each.raw)
     return head, items
 
@@ -305,9 +300,9 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
     items = _merge_fields(found) if is_bounded else []
     if not has_letter("".join(each.text for each in items)):
         return raw
-    items.append(_Item([]))
+    items.append(_Item(""))
     fields = {each.closes for each in items if each.closes.startswith("field ")}
-    pairs = nested_pairs([(each.opens, each.closes) for each in items], {*_CONTAINERS, *fields})
+    pairs = nested_pairs(items, {*_CONTAINERS, *fields})
     main, formatting_of = _formatting(items)
     run = _RunTag(next(each.run for each in items if each.text and each.formatting == main))
     only_no_break = {each.name for each in items if "-" in each.text} == {_NO_BREAK_HYPHEN}
@@ -323,7 +318,7 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
 def _keep_other_language(items: Sequence[_Item]) -> None:
     """Turn texts in another language into other content, unless they are parts of words."""
     read = [each for each in items if each.text or each.name in _TABS_AND_BREAKS]
-    for before, each, after in zip([_Item([]), *read], read, [*read[1:], _Item([])], strict=False):
+    for before, each, after in zip([_Item(""), *read], read, [*read[1:], _Item("")], strict=False):
         following = after.text[:1] if after.name != _OTHER_LANGUAGE else ""
         edges = (before.text[-1:], each.text[:1]), (each.text[-1:], following)
         if each.name == _OTHER_LANGUAGE and not any(is_word(left) and is_word(right) for left, right in edges):
@@ -362,30 +357,26 @@ def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Docu
     for index, each in enumerate(paragraph.items[first + 1 : end], start=first + 1):
         formatting = paragraph.formatting_of.get(index, each.formatting)
         if inside is not None and formatting != inside:
-            build.close_element("formatting", outside)
+            build.add(Inline(outside, closes="formatting"))
             inside, now = None, outside
         if index in paragraph.formatting_of:
             if formatting != paragraph.main_formatting and inside is None:
                 inside, now = formatting, _RunTag(each.run)
-                build.open_element("formatting", now)
+                build.add(Inline(now, opens="formatting"))
             elif each.run != now:  # in another language, or a punctuation mark with other formatting
                 now = (_RunTag if any(map(is_word, each.text)) else _PunctuationRunTag)(each.run)
-                build.add_proportional(now)
+                build.add(Inline(now, kind="proportional"))
             outside = now if inside is None and not isinstance(now, _PunctuationRunTag) else outside
-            build.add_text("".join(map(str, each.markup)), each.text)
+            build.add(Inline("".join(map(str, each.markup)), each.text))
             last = each.text[-1]
-        elif each.opens and index in paragraph.pairs:
-            build.open_element(each.opens, *each.markup)
-        elif each.closes and index in paragraph.pairs:
-            build.close_element(each.closes, "".join(map(str, each.markup)))
         elif each.name in _TABS_AND_BREAKS:
             space = " " if last.strip() and paragraph.following[index].strip() else ""
-            build.add_proportional(*each.markup, space=space)
+            build.add(replace(each, text=space, kind="proportional"))
             last = space or last
         else:
-            build.add_standalone(*each.markup)
+            build.add(each if index in paragraph.pairs else replace(each, opens="", closes=""))
     if inside is not None:
-        build.close_element("formatting", outside)
+        build.add(Inline(outside, closes="formatting"))
     build.end_block()
     parts = build.document.parts
     if len(parts) == 1 and isinstance(parts[0], Block):
@@ -456,9 +447,9 @@ def _merge_fields(items: Sequence[_Item]) -> list[_Item]:
             first.opens *= is_inside
             found.append(replace(each, closes=first.opens))
         elif is_inside and len(begun) <= _MAX_FIELD_DEPTH:
-            raw = [part for one in [*found[start:], each] for part in one.markup]
+            markup = [part for one in [*found[start:], each] for part in one.markup]
             opens = f"field {number}" if each.name == "separate" else ""
-            found[start:] = [replace(first, raw=raw, run="", name="field", opens=opens)]
+            found[start:] = [replace(first, raw="", tail=markup, run="", name="field", opens=opens)]
         else:
             return []
         if first.name == "field" or each.name == "end":

@@ -26,6 +26,7 @@ from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
 
@@ -51,13 +52,15 @@ _Range = tuple[int, int]
 """The indices of the start and end event of an element"""
 
 
-def parse_xliff(content: bytes, languages: LanguagePair, *, renew: bool = False, protect: bool = True) -> ParsedFile:
-    """Parse the segments of a file; see `TranslationSettings`. Raises DataError for other versions."""
+def parse_xliff(
+    content: bytes, languages: LanguagePair, settings: TranslationSettings = TranslationSettings()
+) -> ParsedFile:
+    """Parse the segments of a file. Raises DataError for other versions."""
     text, encode = decode_xml(content)
     escape, kept = escape_like(text), Counter[str]()
     build = Builder(escaping_writer(escape))
     build.parse_text = partial(parse_inlines, escape=escape, languages=languages)
-    build.document.conversions.is_enabled = protect and not STAND_IN.search(text)
+    build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(text)
     version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
     translates, spaces, named = ["yes"], [""], list[LanguagePair]()  # of the open elements; languages
@@ -80,7 +83,7 @@ def parse_xliff(content: bytes, languages: LanguagePair, *, renew: bool = False,
         if unit or (event.kind == "start" and event.name == version.unit):
             unit.append(event)
             if event.kind == "end" and event.name == version.unit:
-                _add_unit(build, unit, kept, version, renew=renew)
+                _add_unit(build, unit, kept, version, renew=settings.renew)
                 unit = []
         else:
             if event.kind == "start" and event.name == version.with_languages:
@@ -193,10 +196,10 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
                 pair = f"code {attributes.get('startRef') or attributes.get('rid') or attributes.get('id')}"
                 inlines.append(Inline("", "", pair * (name in _STARTS), pair * (name in _ENDS)))
                 protected = pair if name == "sm" and is_copied else "" if pair == protected else protected
-            code = inlines[-1]._replace(raw=inlines[-1].raw + each.raw)
+            code = inlines[-1]
+            code.raw += each.raw
             if not code.opens + code.closes and any(map(_LINE_BREAK.fullmatch, (each.text, *attributes.values()))):
-                code = code._replace(kind="line_end")
-            inlines[-1] = code
+                code.kind = "line_end"
             depth += {"start": 1, "end": -1}.get(kind, 0)
         elif kind == "text" and protected:
             inlines.append(Inline(each.raw))
@@ -208,15 +211,15 @@ def _add_segment(build: Builder, unit: Sequence[XmlEvent], span: _Range) -> bool
             inlines.append(Inline(each.raw, "", name * (kind == "start"), name * (kind == "end")))
     both = {each.opens for each in inlines} & {each.closes for each in inlines} - {""}  # others are in another segment
     inlines = [
-        each._replace(text="") if (each.opens or each.closes) in both else each._replace(opens="", closes="")
+        replace(each, text="") if (each.opens or each.closes) in both else replace(each, opens="", closes="")
         for each in inlines
     ]
     inlines = build.parse_text(inlines)
-    pairs = nested_pairs([(each.opens, each.closes) for each in inlines], _SPANNING)
+    pairs = nested_pairs(inlines, _SPANNING)
     elements = (number for number, each in enumerate(inlines) if (each.opens or each.closes)[:1] not in ("", "<"))
     has_order = any(each.attributes.get("canReorder") == "no" for each in unit[span[0] + 1 : span[1]])
     if has_order or not pairs.issuperset(elements):  # or they overlap; so all of them keep their order
-        inlines = [each if each.text or each.kind else each._replace(kind="proportional") for each in inlines]
+        inlines = [each if each.text or each.kind else replace(each, kind="proportional") for each in inlines]
     return build.add_inlines(inlines, _SPANNING)
 
 

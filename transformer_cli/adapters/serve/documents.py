@@ -83,7 +83,7 @@ def translate_document(
     refuse_over_limit(len(content), limits.file_bytes, "bytes")
     file_format, detected = check_upload(name, content), ""
     if body.source == AUTO:
-        blocks = PARSERS[file_format](content, ("", "")).blocks
+        blocks = PARSERS[file_format](content, ("", ""), TranslationSettings()).blocks
         detected = " ".join(block.text for block in blocks[:MAX_DETECT_CHARS])
     chosen, _, _ = directions.choose(body.source, body.target, detected)
     translator = copy(chosen.with_terms(body.glossary))

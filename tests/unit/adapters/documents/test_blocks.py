@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import turned
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, escaping_writer
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, escaping_writer
 from transformer_cli.text.alignment import Link
 
 EVENT = re.compile(
@@ -24,15 +24,13 @@ def document(source: str) -> Document:
     builder = Builder(escaping_writer(partial(html.escape, quote=False)))
     for found in EVENT.finditer(source):
         if found["text"]:
-            builder.add_text(found[0], html.unescape(found[0]))
-        elif found["name"]:
-            builder.close_element(found["name"], found[0]) if found["close"] else builder.open_element(
-                found["name"], found[0]
-            )
+            builder.add(Inline(found[0], html.unescape(found[0])))
+        elif name := found["name"]:
+            builder.add(Inline(found[0], closes=name) if found["close"] else Inline(found[0], opens=name))
         elif found["standalone"]:
-            builder.add_standalone(found[0])
+            builder.add(Inline(found[0]))
         elif found["proportional"]:
-            builder.add_proportional(found[0], space=" ")
+            builder.add(Inline(found[0], " ", kind="proportional"))
         else:
             builder.end_block(found[0])
     builder.end_block()
@@ -110,13 +108,9 @@ def test_render_by_two_threads_at_once_gives_both_results() -> None:
         return words
 
     builder = Builder(escaping_writer(escape))
-    builder.add_text("ein ")
-    builder.open_element("b", "<b>")
-    builder.add_text("hund")
-    builder.close_element("b", "</b>")
-    builder.end_block("<p>")
-    builder.add_text("rot")
-    builder.end_block()
+    bold = Inline("ein ", "ein "), Inline("<b>", opens="b"), Inline("hund", "hund"), Inline("</b>", closes="b")
+    for each in (*bold, Inline("<p>", kind="block_end"), Inline("rot", "rot"), Inline("", kind="block_end")):
+        builder.add(each)
     translations = [[("a dog", [((4, 8), (2, 5))]), ("red", [])], [("chien un", [((4, 8), (0, 5))]), ("rouge", [])]]
     with ThreadPoolExecutor(2) as threads:
         assert [*threads.map(builder.document.render, translations)] == [

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsers import PARSERS
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Link, word_links
 from transformer_cli.text.sentences import sentence_spans
@@ -261,7 +262,7 @@ HTTP = "<META content='text/html; charset={}' http-equiv=content-type>"
     ],
 )  # fmt: skip
 def test_html_is_written_in_its_declared_encoding(head: str, encoding: str) -> None:
-    opened = PARSERS["html"](f"{head}<p>Ärger".encode(encoding), ("de", "en"))
+    opened = PARSERS["html"](f"{head}<p>Ärger".encode(encoding), ("de", "en"), TranslationSettings())
     assert [block.text for block in opened.blocks] == ["Ärger"]
     assert opened.render([("für ł", [])]) == f"{head}<p>für ł".encode(encoding, "xmlcharrefreplace")
 
@@ -269,4 +270,4 @@ def test_html_is_written_in_its_declared_encoding(head: str, encoding: str) -> N
 @pytest.mark.parametrize("encoding", ["utf-8", "hex", "euc-jp", "idna"])
 def test_html_in_another_than_its_declared_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(DataError, match="save the document in UTF-8"):
-        PARSERS["html"](META.format(encoding).encode() + b"<p>\xff", ("de", "en"))
+        PARSERS["html"](META.format(encoding).encode() + b"<p>\xff", ("de", "en"), TranslationSettings())

@@ -11,7 +11,7 @@ from transformer_cli.adapters.corpora import po
 from transformer_cli.adapters.corpora.formats import UNCONFIRMED, read_texts
 from transformer_cli.adapters.corpora.po import FUZZY_FLAG, MACHINE_COMMENT
 from transformer_cli.adapters.documents.po import parse_po
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
@@ -113,9 +113,8 @@ def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_pa
         {"corpus": "files", "source": "en", "target": "de", "files": {"train": "x", "valid": "y"}}
     )
     old, path, left_out = f'{HEADER.replace("en", "de", 1)}msgid "b"\nmsgstr "B"\n\n', tmp_path / "a.po", list[str]()
-    opened = parse_po(
-        f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode(), ("en", "de"), fuzzy=mark == FUZZY_FLAG
-    )
+    content = f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode()
+    opened = parse_po(content, ("en", "de"), TranslationSettings(fuzzy=mark == FUZZY_FLAG))
     path.write_bytes(opened.render([("A", [])]))
     assert path.read_text(encoding="utf-8") == f'{old}#: a.c\n{mark}\nmsgctxt "x"\nmsgid "a"\nmsgstr "A"\n'
     assert [pair[:2] for pair in read_texts([path], data, lambda why, *_: left_out.append(why))] == [("b", "B")]
@@ -143,7 +142,7 @@ def test_po_mark_stands_before_the_previous_msgid() -> None:
 def test_po_renews_only_its_own_translations(message: str, is_renewed: bool) -> None:
     header = HEADER.replace("\n\n", '\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n')
     expected = message.replace('""\n"do"\n"g"', '"dog"').replace("dog", "HUND") if is_renewed else message
-    opened = parse_po((header + message).encode(), ("de", "en"), renew=True)
+    opened = parse_po((header + message).encode(), ("de", "en"), TranslationSettings(renew=True))
     assert [block.place.replaced for block in opened.blocks] == ["dog"] * expected.count("HUND")
     assert opened.render([turned(block) for block in opened.blocks]).decode() == header + expected
     assert translated(header + message) == header + message.replace(MARK, "")
@@ -163,7 +162,7 @@ def test_po_placeholders_in_another_order_suit_the_format(flag: str, source: str
     found = opened.render([backwards(block) for block in opened.blocks]).decode()
     assert found.replace('"\n"', "").endswith(f'msgstr "{expected}"\n')
     of_user = parse_po(f"# \U000f0000\n{message}".encode(), ("de", "en"))
-    assert "%s" in parse_po(message.encode(), ("de", "en"), protect=False).blocks[0].text
+    assert "%s" in parse_po(message.encode(), ("de", "en"), TranslationSettings(protect=False)).blocks[0].text
     assert "%s" in of_user.blocks[0].text
 
 

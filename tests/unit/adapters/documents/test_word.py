@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from oracles.translators import backwards, turned
 from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block
-from transformer_cli.adapters.documents.parsers import PARSERS
-from transformer_cli.adapters.documents.word import parse_part
+from transformer_cli.adapters.documents.word import parse_part, parse_word
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Link
 
@@ -224,7 +223,7 @@ def test_word_translates_all_parts_and_copies_other_members() -> None:
     content = archive(
         {"[Content_Types].xml": types(parts), "a.bin": bytes(1000), **dict.fromkeys(parts, body), "z": "x"}
     )
-    opened = PARSERS["docx"](content, ("de", "en"))
+    opened = parse_word(content, ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein hund"] * 4
     found = opened.render([turned(block) for block in opened.blocks])
     with zipfile.ZipFile(io.BytesIO(found)) as new, zipfile.ZipFile(io.BytesIO(content)) as old:
@@ -253,7 +252,7 @@ def test_word_alternative_texts_title_and_languages_are_translated() -> None:
     parts = {"d": "document.main", "s": "styles"}
     core = '<Override PartName="/c" ContentType="application/vnd.openxmlformats-package.core-properties+xml"/></Types>'
     listed = types(parts).replace("</Types>", core)
-    opened = PARSERS["docx"](archive({"[Content_Types].xml": listed, "d": text, "s": styles, "c": title}), ("de", "en"))
+    opened = parse_word(archive({"[Content_Types].xml": listed, "d": text, "s": styles, "c": title}), ("de", "en"))
     assert [block.text for block in opened.blocks] == ['ein "hund"', "im park", "hund", "hund", "hund & park"]
     with zipfile.ZipFile(io.BytesIO(opened.render([turned(block) for block in opened.blocks]))) as new:
         found = {name: new.read(name).decode() for name in "dsc"}
@@ -315,7 +314,7 @@ def test_word_data_code_and_other_languages_are_kept(paragraphs: list[str], expe
     listed = types({"d": "document.main"})
     members: dict[str, str | bytes] = {"[Content_Types].xml": listed, "d": text}
     content = archive(members)
-    opened = PARSERS["docx"](content, ("de", "en"))
+    opened = parse_word(content, ("de", "en"))
     assert [block.text for block in opened.blocks] == expected
     rendered = opened.render([(block.text, []) for block in opened.blocks])
     assert "w:lang" in text or rendered == content
@@ -345,7 +344,7 @@ def test_word_other_or_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)
     monkeypatch.setattr("transformer_cli.adapters.documents.xmltext.MAX_EVENTS", 1_000)
     with pytest.raises(DataError, match=said) as error:
-        PARSERS["docx"](content, ("de", "en"))
+        parse_word(content, ("de", "en"))
     assert "\n" not in str(error.value)
 
 

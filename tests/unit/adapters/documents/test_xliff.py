@@ -11,6 +11,7 @@ from transformer_cli.adapters.documents.blocks import Place
 from transformer_cli.adapters.documents.parsed_file import ParsedFile
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.documents.xmltext import xml_events
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 
 HEAD = (
@@ -284,7 +285,7 @@ SDL_SEG = (
 )  # fmt: skip
 def test_xliff_renews_only_untouched_suggestions(unit: str, is_renewed: bool) -> None:
     head, end = (HEAD_2, END_2) if unit.startswith("<segment") else (HEAD, END)
-    file = parse_xliff(f"{head}{unit}{end}".encode(), ("de", "en"), renew=True)
+    file = parse_xliff(f"{head}{unit}{end}".encode(), ("de", "en"), TranslationSettings(renew=True))
     assert [block.place.replaced for block in file.blocks] == ["dog"] * is_renewed
     found = file.render([turned(block) for block in file.blocks]).decode()
     assert found == f"{head}{unit.replace('dog', 'HUND') if is_renewed else unit}{end}"
