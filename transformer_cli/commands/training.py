@@ -2,7 +2,6 @@
 
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +14,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import format_table, shorten
 
 if TYPE_CHECKING:
+    from transformer_cli.adapters.corpora.corpora import CleaningReport
     from transformer_cli.data.make_dataset import PreparedDataset
 
 log = logging.getLogger(__name__)
@@ -92,8 +92,8 @@ def prepare(
     else:
         settings = load_config(config, overrides or (), inherited=inherited)
     if dry_run:
-        facts = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
-        print(json.dumps(facts, ensure_ascii=False) if as_json else format_cleaning(facts))
+        report = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
+        print(json.dumps(asdict(report), ensure_ascii=False) if as_json else format_cleaning(report))
         return
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     if not prepared.created:
@@ -106,26 +106,29 @@ def prepare(
         print(f"{f'wrote {config_path}; ' if is_written else ''}next: tfm train --config {config_path}")
 
 
-def format_cleaning(facts: Mapping[str, Any]) -> str:
+def format_cleaning(report: "CleaningReport") -> str:
     """Returns lines with the number of pairs read, left out by each rule (with examples), and in each split."""
-    from transformer_cli.adapters.corpora.corpora import MAX_SHOWN_CHARS
+    from transformer_cli.adapters.corpora.corpora import MAX_EXAMPLE_CHARS
 
-    lines = [f"{facts['read']:>11,}  pairs read"]
-    for rule, found in facts["left_out"].items():
-        lines.append(f"{-found['pairs']:>11,}  {rule}")
-        for where, source, target in found["examples"]:
-            lines.append(f"{'':13}{where}: {shorten(source, MAX_SHOWN_CHARS)} | {shorten(target, MAX_SHOWN_CHARS)}")
-    if n_mended := facts.get("encoding_mended"):
-        lines.append(f"{n_mended:>11,}  with a wrong encoding mended, such as Ã¤ for ä")
-    if n_decoded := facts.get("entities_decoded"):
-        lines.append(f"{n_decoded:>11,}  with entities decoded, such as &amp;")
-    if n_moved := facts.get("kept_together"):
-        lines.append(f"{n_moved:>11,}  moved to the split of pairs with the same source or target")
-    return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
+    lines = [f"{report.read:>11,}  pairs read"]
+    for rule, found in report.left_out.items():
+        lines.append(f"{-found.pairs:>11,}  {rule}")
+        for where, *sides in found.examples:
+            lines.append(f"{'':13}{where}: {' | '.join(shorten(side, MAX_EXAMPLE_CHARS) for side in sides)}")
+    changes = (
+        (report.encoding_mended, "with a wrong encoding mended, such as Ã¤ for ä"),
+        (report.entities_decoded, "with entities decoded, such as &amp;"),
+        (report.kept_together, "moved to the split of pairs with the same source or target"),
+    )
+    counts = [(n_pairs, what) for n_pairs, what in changes if n_pairs]
+    counts += [(n_pairs, split) for split, n_pairs in report.splits.items()]
+    return "\n".join([*lines, *(f"{n_pairs:>11,}  {what}" for n_pairs, what in counts)])
 
 
 def format_prepared(prepared: "PreparedDataset") -> str:
     """Returns the dataset's folder, a table of its splits, and a note on its vocabularies."""
+    from transformer_cli.adapters.corpora.corpora import CleaningReport
+
     manifest = prepared.manifest
     settings = manifest["settings"]
     languages = {side: settings[side] for side in ("source", "target")}
@@ -145,7 +148,7 @@ def format_prepared(prepared: "PreparedDataset") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references restored exactly by detokenising: {restored:.1%}",
         ]
-    cleaning = [format_cleaning(manifest["cleaning"])] if "cleaning" in manifest else []
+    cleaning = [format_cleaning(CleaningReport.from_record(manifest["cleaning"]))] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
 
 

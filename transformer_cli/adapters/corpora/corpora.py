@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -46,7 +46,7 @@ CAPTIONS = Path(__file__).with_name("captions.bz2")
 HELD_OUT_CAPTIONS = 500  # pairs in valid, and as many in test
 LEFT_OUT_FILE = "left-out.tsv.gz"
 MAX_EXAMPLES = 2
-MAX_SHOWN_CHARS = 50  # of each side of an example
+MAX_EXAMPLE_CHARS = 50  # of each side of an example
 TARGET_HELD_OUT_PAIRS, MAX_HELD_OUT_SHARE = 1_000, 0.02  # of a held-out split
 MAX_SWAPPED_SHARE = 0.1  # of the training pairs; for more, a warning
 MIN_EXPECTED_PAIRS = 5  # in a held-out split; by chance, it is then empty for one text in 150
@@ -70,7 +70,7 @@ class OpenedCorpus:
     def write(self, folder: Path) -> tuple[dict[str, int], dict[str, Any]]:
         """Write the splits and the pairs that were left out into a folder; see `Corpus.write` and `clean_and_split`."""
         report = clean_and_split(self, folder)
-        return report["splits"], report if self.rules or report["left_out"] else {}
+        return report.splits, asdict(report) if self.rules or report.left_out else {}
 
 
 def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> OpenedCorpus:
@@ -130,18 +130,50 @@ def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
     return {"train": pairs[2 * n :][:sentences], "valid": pairs[:n], "test": pairs[n : 2 * n]}
 
 
-def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]:
+@dataclass
+class LeftOut:
+    """The pairs that a rule leaves out."""
+
+    pairs: int = 0
+    examples: list[list[str]] = field(default_factory=list)
+    """at most MAX_EXAMPLES: the place, the source and the target of each"""
+
+
+@dataclass
+class CleaningReport:
+    """What `clean_and_split` has done, in pairs. Its fields are the keys of a manifest's `cleaning`."""
+
+    splits: dict[str, int]
+    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    """by rule"""
+    read: int = 0
+    """of the training text"""
+    encoding_mended: int = 0
+    entities_decoded: int = 0
+    swapped: int = 0
+    """left out, since they are right in the other direction"""
+    kept_together: int = 0
+    """moved to another split by `assign_splits`"""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "CleaningReport":
+        return cls(**{**record, "left_out": {rule: LeftOut(**each) for rule, each in record["left_out"].items()}})
+
+    @property
+    def n_pairs(self) -> int:
+        """All pairs so far."""
+        return sum(self.splits.values()) + sum(each.pairs for each in self.left_out.values())
+
+
+def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport:
     """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and the pairs left out to LEFT_OUT_FILE.
 
-    folder: None writes nothing. Returns "read" (training pairs), "left_out" (pairs and examples by rule), "splits"
-    (pairs by split) and, if any, "encoding_mended", "entities_decoded" and "kept_together" (pairs; the last are those
-    that `assign_splits` has moved). Raises DataError as `read_texts` does, for a split without pairs, for an empty side
+    folder: None writes nothing. Raises DataError as `read_texts` does, for a split without pairs, for an empty side
     that no rule leaves out, and for a side of a held-out pair that is too long.
     """
     data, texts = corpus.data, corpus.splits
     shares = {name: share for name, share in data.held_out if share}
-    splits = dict.fromkeys(["train", "valid", *texts, *shares], 0)
-    counts: dict[str, dict[str, Any]] = {}
+    report = CleaningReport(dict.fromkeys(["train", "valid", *texts, *shares], 0))
     held_out = set[int](), set[int]()  # the hashes of the sources and of the targets
     sources, targets = array("Q"), array("Q")  # the hashes of all training pairs, if some will be held out
     with ExitStack() as opened:
@@ -150,15 +182,15 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
             return opened.enter_context(open(folder / name if folder else os.devnull, "wb"))
 
         left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT_FILE), mtime=0))
-        files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
+        files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in report.splits}
 
         def leave_out(rule: str, source: str, target: str, location: Location) -> None:
             if rule == HEADING:  # no pair
-                log.info("%s is taken for a heading: %s", location, shorten(f"{source} | {target}", MAX_SHOWN_CHARS))
+                log.info("%s is taken for a heading: %s", location, shorten(f"{source} | {target}", MAX_EXAMPLE_CHARS))
                 return
-            found = counts.setdefault(rule, {"pairs": 0, "examples": []})
-            found["pairs"] += 1
-            found["examples"] += [[str(location), source, target]] if len(found["examples"]) < MAX_EXAMPLES else []
+            found = report.left_out.setdefault(rule, LeftOut())
+            found.pairs += 1
+            found.examples += [[str(location), source, target]] if len(found.examples) < MAX_EXAMPLES else []
             cells = (rule, str(location.source), f"{location.unit} {location.number}", source, target)
             left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
@@ -169,12 +201,9 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 if not side.strip():
                     remedy = "fill it in, or set data.skip_empty: true to leave such pairs out"
                     raise DataError(f"{location._replace(source=path)} is empty; {remedy}")
-            splits[split] += 1
+            report.splits[split] += 1
             for file, side in zip(files[split], (source, target), strict=True):
                 file.write(f"{side}\n".encode())
-
-        def n_pairs() -> int:
-            return sum(splits.values()) + sum(found["pairs"] for found in counts.values())
 
         for split in [split for split in texts if split != "train"]:
             pairs = texts[split](leave_out)
@@ -185,10 +214,9 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 if "held_out" in data.clean:
                     for seen, each in zip(held_out, pair_hashes(source, target, data), strict=True):
                         seen.add(each)
-        changed = Counter[str]()
-        before, shown = n_pairs(), set[Path]()
+        counts, before, shown = Counter[str](), report.n_pairs, set[Path]()
         with progress.bar("read train", None, " pairs") as bar:
-            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, changed):
+            for pair in clean_pairs(texts["train"](leave_out), data, leave_out, held_out, counts):
                 add("train", *pair)
                 if shares:
                     for hashes, each in zip((sources, targets), pair_hashes(*pair[:2], data), strict=True):
@@ -196,42 +224,46 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> dict[str, Any]
                 bar.update(1)
                 if data.corpus == "files" and pair[2].source not in shown:  # so that the user can check the sides
                     shown.add(pair[2].source)
-                    log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_SHOWN_CHARS) for side in pair[:2]))
-    swapped_share = changed["swapped"] / max(1, n_pairs() - before)
-    if swapped_share > MAX_SWAPPED_SHARE:
+                    log.info("%s: %s | %s", pair[2], *(shorten(side, MAX_EXAMPLE_CHARS) for side in pair[:2]))
+    report = replace(report, read=report.n_pairs - before, **dict[str, Any](counts))
+    if report.swapped > MAX_SWAPPED_SHARE * report.read:
         log.warning(
             "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); give them as a text "
             "of their own, or, if one model is to learn both directions, begin each source with a token of its target "
             "language, such as <2%s>",
-            100 * swapped_share,
-            *(shorten(side, MAX_SHOWN_CHARS) for side in counts["language"]["examples"][0][1:]),
+            100 * report.swapped / report.read,
+            *(shorten(side, MAX_EXAMPLE_CHARS) for side in report.left_out["language"].examples[0][1:]),
             data.source,
         )
-    if folder and not counts:
+    if folder and not report.left_out:
         (folder / LEFT_OUT_FILE).unlink()
     if shares:
-        assigned, n_moved = assign_splits(np.asarray(sources), np.asarray(targets), data)
-        if n_moved:
-            changed["kept_together"] = n_moved
+        assigned, report.kept_together = assign_splits(np.asarray(sources), np.asarray(targets), data)
         names = {code: name for code, name in enumerate(("train", "valid", "test")) if name in ("train", *shares)}
-        splits.update({name: int((assigned == code).sum()) for code, name in names.items()})
+        report.splits.update({name: int((assigned == code).sum()) for code, name in names.items()})
         if folder:
             _distribute(folder, names, assigned.tobytes())
-    reasons = ", ".join(
-        f"{rule} {found['pairs']:,}, such as {found['examples'][0][1][:40]!r}" for rule, found in counts.items()
-    )
-    for split in [split for split, size in splits.items() if not size]:
+    _refuse_empty_splits(report, shares)
+    return report
+
+
+def _refuse_empty_splits(report: CleaningReport, shares: Mapping[str, float]) -> None:
+    """Raises DataError for a split without pairs. shares: of the held-out splits without files."""
+    n_left = sum(report.splits.values())
+    for split in [split for split, size in report.splits.items() if not size]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
         if share := shares.get(split):
-            where = f"data.held_out.{split}: {share:g} of {pluralize(sum(splits.values()), 'pair')}"
+            where = f"data.held_out.{split}: {share:g} of {pluralize(n_left, 'pair')}"
         if shares:  # pairs that share a side stay in one split, large groups in train
             remedy = (
                 "give more text that repeats fewer sources and targets, another share, or files for held-out splits"
             )
-        if set(counts) - {"empty"} and n_pairs() > 2 * sum(splits.values()):  # the rules are to blame, not the share
+        if set(report.left_out) - {"empty"} and report.n_pairs > 2 * n_left:  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
+        reasons = ", ".join(
+            f"{rule} {found.pairs:,}, such as {found.examples[0][1][:40]!r}" for rule, found in report.left_out.items()
+        )
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")
-    return {"read": n_pairs() - before, "left_out": counts, "splits": splits, **changed}
 
 
 def _distribute(folder: Path, names: Mapping[int, str], assigned: bytes) -> None:

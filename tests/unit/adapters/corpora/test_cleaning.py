@@ -4,6 +4,7 @@ import gzip
 import importlib.util
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
@@ -57,7 +58,7 @@ def config(tmp_path: Path) -> Callable[..., DataConfig]:
 
 
 def clean_and_split(data: DataConfig, folder: Path | None) -> dict[str, Any]:
-    return corpora.clean_and_split(open_corpus(data), folder)
+    return asdict(corpora.clean_and_split(open_corpus(data), folder))
 
 
 def dirty() -> list[tuple[str, str]]:

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import os
 import tracemalloc
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def pairs(corpus: OpenedCorpus, split: str) -> list[tuple[str, str]]:
 
 
 def write(data: DataConfig, folder: Path) -> dict[str, Any]:
-    return clean_and_split(open_corpus(data), folder)
+    return asdict(clean_and_split(open_corpus(data), folder))
 
 
 def test_open_corpus_files_returns_splits_in_order_and_checksums(tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_corpus_pass_does_not_load_a_whole_file(tmp_path: Path) -> None:
     corpus = open_corpus(data)
     tracemalloc.start()
     try:
-        assert clean_and_split(corpus, tmp_path)["splits"]["train"] == n_lines
+        assert clean_and_split(corpus, tmp_path).splits["train"] == n_lines
         assert tracemalloc.get_traced_memory()[1] < 600_000  # bytes; the file has 800,000
     finally:
         tracemalloc.stop()
