@@ -1,28 +1,24 @@
-"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal, and documents."""
+"""`tfm translate`, for lines: sentences from arguments, a file, a pipe or a terminal. documents.py has the others."""
 
 import io
 import json
 import logging
 import os
 import select
-import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 
 import typer
 
-from transformer_cli.commands import options, streams
+from transformer_cli.commands import documents, options, streams
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, is_stream, remedy_for, write_bytes
+from transformer_cli.system.files import STDIO, is_stream
 from transformer_cli.system.terminal import first_few, pluralize
 
 if TYPE_CHECKING:
-    from transformer_cli.adapters.documents.translate import TranslatedFile
     from transformer_cli.api import Translator
     from transformer_cli.pipeline import Translation
 
@@ -33,11 +29,6 @@ MAX_LISTED_LINES = 10  # line numbers in a warning
 MAX_SAMPLED_LINES = 100  # lines in which several sentences are counted
 SNIFFED_BYTES = 1 << 13  # of a file, to detect its format
 PARAGRAPH_SHARE = 0.2  # share of lines with several sentences above which a warning is printed
-
-REPORT_COLUMNS = ("file", "place", "source", "target", "check", "replaced", "confirmed")
-CELL_BREAKS = {ord(char): " " for char in "\t\r\n"}
-AddRow = Callable[[str, str, str, str, Sequence[str], str], None]
-"""adds a row to the report: file, place, source, target, what to check, replaced translation"""
 
 log = logging.getLogger(__name__)
 
@@ -101,54 +92,38 @@ def translate(
     """
     from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, format_by_name, is_misnamed
 
-    sentence_options = {"--n-best": n_best is not None, "--prefix": prefix != ""}
-    line_options = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
+    of_sentences = {"--n-best": n_best is not None, "--prefix": prefix != ""}
+    of_lines = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
+    of_formats = {"fuzzy": fuzzy, "renew": renew}
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
-    if split_sentences and (given := [name for name, is_given in sentence_options.items() if is_given]):
+    if split_sentences and (given := [name for name, is_given in of_sentences.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} works on one sentence, so --split-sentences cannot be used with it")
     for each in sentences or ():
         if (known := format_by_name(Path(each))) and os.path.isfile(each):
             raise typer.BadParameter(f"{each} is {FORMATS[known].names[0]}; `--input {each}` translates it")
-    folder = input_file if input_file and os.path.isdir(input_file) else None
+    is_folder = input_file is not None and os.path.isdir(input_file)
     form = text_format or (input_file and format_by_name(input_file)) or PLAIN_TEXT
-    if folder or form != PLAIN_TEXT:
-        what = "a folder is translated as documents" if folder else f"--format {form} translates one document"
-        if given := [name for name, is_given in {**line_options, **sentence_options}.items() if is_given]:
-            why = "" if text_format or folder else " (by the file's name)"
-            raise typer.BadParameter(f"{what}{why}, so {given[0]} cannot be used with it")
-    of_formats = {"fuzzy": fuzzy, "renew": renew}
-    for name in (name for name, is_given in of_formats.items() if is_given and not folder):
+    is_document = is_folder or form != PLAIN_TEXT
+    for name in (name for name, is_given in of_formats.items() if is_given and not is_folder):
         if name not in FORMATS[form].settings:
             formats = " and ".join(key for key, each in FORMATS.items() if name in each.settings)
             raise typer.BadParameter(f"--{name} is for {formats}; leave it out, or name such a file")
-    if folder and text_format:
-        raise typer.BadParameter(f"{what}, each in the format of its name; leave out --format")
-    if folder and output in (None, STDIO):
-        raise typer.BadParameter("a folder needs another folder to write to; name it with --output")
-    if not folder and form != PLAIN_TEXT:
-        if not input_file and sys.stdin.isatty():
-            raise typer.BadParameter(f"--format {form} needs --input FILE, or a pipe")
+    if is_document:
+        given = [name for name, is_given in {**of_lines, **of_sentences}.items() if is_given]
+        documents.check_options(input_file, form, text_format, output, report, given)
         input_file = input_file or STDIO
-        if not FORMATS[form].is_text and output in (None, STDIO):
-            raise typer.BadParameter(f"--format {form} is a binary format; name a file with --output")
     if report and report != STDIO and os.path.exists(report) and not is_stream(report):
         raise typer.BadParameter(f"--report {report} exists, perhaps with somebody's work; name another file")
-    if folder and output:
-        options.check_output_folder(output, folder)
-        options.check_writable(report)
-        written = os.path.relpath(report.resolve(), output.resolve()) if report else ".."
-        if not written.startswith("..") and (folder / written).exists():
-            raise typer.BadParameter(f"--report {report}: the translation of a file gets this name; choose another one")
-    else:
+    if not is_folder:
         options.check_writable(output, report, read=[input_file, glossary])
-        if form == PLAIN_TEXT:
+        if not is_document:
             options.check_plain_text(input_file, refuses=text_format is None)
         if output and is_misnamed(output, form, any_text=text_format == PLAIN_TEXT or as_json):
             what, suffix = FORMATS[form].names[0], FORMATS[form].suffixes[0]
             raise typer.BadParameter(f"--output {output}: the output will be {what}; give it a name ending in {suffix}")
     is_interactive = not sentences and not input_file and not output and sys.stdin.isatty() and sys.stdout.isatty()
-    is_undecided = split_sentences is None and not any(sentence_options.values())  # no option says how to read lines
+    is_undecided = split_sentences is None and not any(of_sentences.values())  # no option says how to read lines
     if split_sentences is None:
         is_text_file = input_file is not None and format_by_name(input_file) == PLAIN_TEXT and not as_json
         split_sentences = is_undecided and (is_interactive or is_text_file)
@@ -178,7 +153,7 @@ def translate(
         protect_pattern=options.require_utf8(protect_pattern, "--protect-pattern"),
     )
 
-    with _open_report(report) as add_row:
+    with documents.open_report(report) as add_row:
 
         def render(number: int, translation: "Translation") -> str:
             if report and (source := translation.source.strip()):
@@ -189,39 +164,15 @@ def translate(
 
         if is_interactive:
             _translate_interactively(translator, render)
-        elif folder and output:
-            _translate_folder(translator, folder, output, add_row)
-        elif form != PLAIN_TEXT and input_file:
-            _translate_file(translator, input_file, form, output, add_row)
+        elif is_folder and input_file and output:
+            documents.translate_folder(translator, input_file, output, add_row)
+        elif is_document and input_file:
+            documents.translate_file(translator, input_file, form, output, add_row)
         else:
             _warn_if_misread(sentences or (), translator.run.config.data.input_language)
             text = _open_input(sentences, input_file, refuses=text_format is None)
             with options.open_output(output) as out:
                 _translate(translator, text, render, out, warns=is_undecided and not split_sentences)
-
-
-@contextmanager
-def _open_report(path: Path | None) -> Iterator[AddRow]:
-    """Yields a function that adds a row to the report. After an error, the report has the rows before it."""
-    from transformer_cli.text.file_formats import escape_formula
-
-    failure: BaseException | None = None
-    with options.open_output(path) if path else nullcontext() as out:
-
-        def add_row(file: str, place: str, source: str, target: str, checks: Sequence[str], replaced: str) -> None:
-            if out:
-                file = file.encode(errors="replace").decode()  # a name may have bytes that are no text
-                cells = (file, place, source, target, "; ".join(checks), replaced, "")
-                print("\t".join(escape_formula(cell.translate(CELL_BREAKS)) for cell in cells), file=out)
-
-        if out:
-            print("\t".join(REPORT_COLUMNS), file=out)
-        try:
-            yield add_row
-        except BaseException as error:
-            failure = error
-    if failure:
-        raise failure
 
 
 class _InputText(NamedTuple):
@@ -432,95 +383,3 @@ class _StandardInput(io.RawIOBase):
 
     def _has_more(self) -> bool:
         return bool(select.select([self.raw], [], [], IDLE_S)[0])
-
-
-def _translate_file(translator: "Translator", path: Path, form: str, output: Path | None, add_row: AddRow) -> None:
-    """Translates a document, and logs counts of its texts. Raises DataError for a file in another format."""
-    from transformer_cli.adapters.documents.files import describe_counts
-
-    translated = _translate_content(translator, path, form, add_row)
-    if output is None or output == STDIO:
-        sys.stdout.write(translated.content.decode(errors="surrogateescape"))
-    else:
-        with options.name_in_errors(output):
-            write_bytes(output, translated.content)
-    described = describe_counts(translated.counts, translated.checks)
-    log.info("%s: %s", "standard input" if path == STDIO else path, described)
-
-
-def _translate_folder(translator: "Translator", folder: Path, output: Path, add_row: AddRow) -> None:
-    """Translates the documents of a folder into another one, copies all other files, and logs counts.
-
-    Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
-    """
-    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_kind_by_name
-    from transformer_cli.text.file_formats import BINARY_NAMES
-
-    paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
-    counts, checks = Counter[str](), Counter[str]()
-    for each in {(output / path.relative_to(folder)).parent for path in paths}:
-        delete_unfinished(each)  # once, not for each file
-    with progress.bar("translate", len(paths), " files") as bar:
-        for path in paths:
-            name, form = path.relative_to(folder), format_by_name(path)
-            try:
-                if not os.path.isfile(path):  # also false in a folder without permissions
-                    raise DataError(f"{path}: a device, broken link or unreadable folder, not a file; put a copy there")
-                for place, within in ((path, folder), (output / name, output)):
-                    if not Path(os.path.realpath(place)).is_relative_to(os.path.realpath(within)):
-                        raise DataError(f"{place}: a link that leads out of {within}; replace it by a copy")
-                if os.path.exists(output / name):
-                    n_there += 1
-                elif form:
-                    translated = _translate_content(translator, path, form, add_row)
-                    with options.name_in_errors(output / name):
-                        write_bytes(output / name, translated.content, clean_up=False)
-                    counts += translated.counts
-                    checks += translated.checks
-                    n_done += 1
-                else:
-                    _copy_file(path, output / name)
-                    others.append(str(name))
-            except (DataError, MemoryShortage) as error:
-                n_failed += 1
-                log.error("%s", error)
-            bar.update()
-    others.sort(key=lambda name: other_kind_by_name(Path(name)) in (None, *BINARY_NAMES))  # first those with text
-    copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_LINES)})" if others else ""
-    there = f", {n_there:,} there already" if n_there else ""
-    described = describe_counts(counts, checks)
-    log.info("%s: %s translated%s%s; %s", output, pluralize(n_done, "file"), copied, there, described)
-    if n_failed:
-        failed = f"{pluralize(n_failed, 'file')} of {len(paths):,}"
-        raise DataError(f"{folder}: {failed} not translated; see the errors above")
-
-
-def _translate_content(translator: "Translator", path: Path, form: str, add_row: AddRow) -> "TranslatedFile":
-    """Returns a translated document. Raises DataError or MemoryShortage, which name it, as warnings do."""
-    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, read_content
-
-    content, name = read_content(path, FORMATS[form]), "standard input" if path == STDIO else path
-    if form == PLAIN_TEXT:
-        options.warn_if_not_plain(content[:SNIFFED_BYTES], name, refuses=True)
-    try:
-        translated = translator.translate_file(content, form)
-    except (DataError, MemoryShortage) as error:
-        raise type(error)(f"{name}: {error}") from None
-    for warning in translated.warnings:
-        log.warning("%s: %s", name, warning)
-    last = None
-    for place, source, target, checks in translated.texts:
-        replaced = place.replaced if place is not last else ""  # once, if its unit has several texts
-        add_row(str(path), place.unit + place.part, source, target, checks, replaced)
-        last = place
-    return translated
-
-
-def _copy_file(path: Path, to: Path) -> None:
-    """Copies a file. Raises DataError."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}; {remedy_for(error, path)}") from None
-    with file, options.name_in_errors(to), atomic_file(to, clean_up=False) as copy:
-        shutil.copyfileobj(file, copy)
