@@ -30,13 +30,13 @@ from transformer_cli.text.normalization import lower, nfc_stripped, primary_subt
 TOO_LONG = "too long"  # a rule that always applies
 RATIO_SAMPLE_PAIRS = 10_000  # from which the usual length ratio, a median, is computed
 MAX_LENGTH_FACTOR, SLACK_CHARS = 4, 20  # see `_has_unlikely_length`
-OWN_LANGUAGE_PROB = {True: 0.01, False: 1e-5}
-"""A side is in the wrong language if another one is detected, and the side's own is at most this probable. True: the
-other side's language is detected; False: a third one, as often happens with names and titles"""
+MAX_PROB_IN_OTHER, MAX_PROB_IN_THIRD = 0.01, 1e-5
+"""A side is in the wrong language if another one is detected, and the side's own is at most this probable: if the other
+side's language is detected, or a third one, as often happens with names and titles"""
 LANGUAGE_SAMPLE_CHARS = 500  # of a side, for language detection
 PAIRS_PER_LOOKUP = 10_000  # searched for duplicates at a time
 THRESHOLDS = [
-    *(RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, *OWN_LANGUAGE_PROB.values(), LANGUAGE_SAMPLE_CHARS),
+    *(RATIO_SAMPLE_PAIRS, MAX_LENGTH_FACTOR, SLACK_CHARS, MAX_PROB_IN_OTHER, MAX_PROB_IN_THIRD, LANGUAGE_SAMPLE_CHARS),
     MAX_LINKED_PAIRS,
 ]
 
@@ -231,7 +231,8 @@ def _language_rule(data: DataConfig, counts: Counter[str]) -> Callable[[str, str
     def is_wrong(side: str, own: str, other: str) -> bool:
         sample = side[:LANGUAGE_SAMPLE_CHARS]
         found = identifier.classify(sample)[0] if own in known else own
-        return found != own and dict(identifier.rank(sample))[own] <= OWN_LANGUAGE_PROB[found == other]
+        most = MAX_PROB_IN_OTHER if found == other else MAX_PROB_IN_THIRD
+        return found != own and dict(identifier.rank(sample))[own] <= most
 
     def is_wrong_pair(one: str, other: str) -> bool:
         one, other = _in_direction(one, other, data)

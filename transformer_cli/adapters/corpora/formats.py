@@ -68,7 +68,7 @@ CODE_ELEMENTS = ("bpt", "ept", "it", "ph", "ut")  # elements in a <seg> that hol
 OTHER_LANGUAGES = "a unit without one of the languages"
 MORE_CELLS = "more cells than other rows"
 DAMAGED = "a damaged character"  # U+FFFD: what it was is lost
-CONFIRMED = "confirmed"  # a column, such as that of the report of `tfm translate`
+CONFIRMED_COLUMN = "confirmed"  # a column, such as that of the report of `tfm translate`
 NOT_CONFIRMED = ("", "-", "0", "n", "no", "nein", "non", "false")  # cells of a row that is left out
 SPREADSHEET_ERROR, MISSING_VALUE, HEADING = "a spreadsheet's error", "a missing value", "a heading"
 MIN_WORDS_BESIDE, MIN_CHARACTERS_BESIDE = 3, 6  # a missing value; the latter in a language without spaces
@@ -127,7 +127,7 @@ def read_texts(
             pairs = zip_lines(text.source, text.target, truncated_lines)
         else:
             file_format = pair_format(text, data)
-            pairs = FORMATS[file_format](text, data, leave_out)
+            pairs = PAIR_FORMATS[file_format](text, data, leave_out)
             if file_format in (TABLE, JSON):
                 pairs = apply_rule(MISSING_VALUE, _has_missing_value, pairs, leave_out)
         pairs = apply_rule(SPREADSHEET_ERROR, _has_spreadsheet_error, pairs, leave_out)
@@ -182,7 +182,7 @@ def _refuse_keys(pairs: Iterator[LocatedPair]) -> Iterator[LocatedPair]:
 
 
 def pair_format(path: Path, data: DataConfig) -> str:
-    """Returns the key of FORMATS for a file with both sides. Raises DataError for an empty file and for other XML."""
+    """Returns the key of PAIR_FORMATS for a file with both sides. Raises DataError for an empty file, or other XML."""
     beginning = read_beginning(path)
     if not beginning.strip():
         raise DataError(f"{path}: an empty file; name one with text")
@@ -318,7 +318,7 @@ def _as_csv(cells: list[str], width: int) -> list[str]:
 def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield two columns of a TSV or CSV: those of data.columns, those that its heading names, or the first two."""
     columns: tuple[int, int] | None = None
-    confirmed, width = -1, 0  # the index of the column CONFIRMED; the usual number of cells in a row
+    confirmed, width = -1, 0  # the index of the column CONFIRMED_COLUMN; the usual number of cells in a row
     for cells, location in read_rows(path, data):
         if not cells:
             yield "", "", location
@@ -341,7 +341,7 @@ def _read_table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[L
             if named:
                 width = max(width, len(cells))
                 headings = [cell.strip().lower() for cell in cells]
-                confirmed = headings.index(CONFIRMED) if CONFIRMED in headings else -1
+                confirmed = headings.index(CONFIRMED_COLUMN) if CONFIRMED_COLUMN in headings else -1
                 leave_out(HEADING, cells[named[0]], cells[named[1]], location)
                 continue
         if any(cells[width:]):
@@ -484,11 +484,11 @@ def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Loc
             leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", location)
 
 
-_TranslatedText = tuple[str, str, tuple[str, str], str, Location]
+_UnorientedPair = tuple[str, str, tuple[str, str], str, Location]
 """(text, translation, their languages or "", reason to leave them out or "", location)"""
 
 
-def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _orient_pairs(found: Iterable[_UnorientedPair], data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     """Yield translated texts as (source, target), in whichever direction they were translated.
 
     A language that the file does not name matches any. If both directions fit, the original is assumed to be English.
@@ -509,7 +509,7 @@ def _orient_pairs(found: Iterable[_TranslatedText], data: DataConfig, leave_out:
             yield source, target, location
 
 
-def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
+def _read_xliff(path: Path) -> Iterator[_UnorientedPair]:
     for number, (unit, around) in enumerate(read_units(path, "trans-unit", "unit"), start=1):
         location = Location(path, path, number, "unit")
         try:
@@ -521,7 +521,7 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
         translate = [value for each in (*around, unit) if (value := each.get("translate"))]
         if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
             parts = children(unit, "segment") if version is XLIFF_2 else [unit]
-            for source, target, attributes in chain.from_iterable(map(_segments, parts)):
+            for source, target, attributes in chain.from_iterable(map(_xliff_segments, parts)):
                 sides = (_segment_text(source), _segment_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
@@ -529,7 +529,7 @@ def _read_xliff(path: Path) -> Iterator[_TranslatedText]:
                 yield *sides, languages, why, location
 
 
-def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
+def _xliff_segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]]:
     """Yield the source, target and attributes of each segment of a unit, with those of its <sdl:seg> (Trados).
 
     unit: in XLIFF 2, a segment.
@@ -549,7 +549,7 @@ def _segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str, str]]
         yield segment, found.get(name, Element("mrk")), {**of_unit, **states.get(name, {})}
 
 
-def _read_po(path: Path) -> Iterator[_TranslatedText]:
+def _read_po(path: Path) -> Iterator[_UnorientedPair]:
     """Yield the messages of a catalogue; of plural forms, both if there are two, else only the first, to leave out."""
     with open_decompressed(path) as file:
         is_utf_8 = isinstance(file.raw, Utf8Stream) or file.peek(READ_BYTES).startswith(BOM_UTF8)
@@ -664,7 +664,7 @@ def _element_text(element: Element) -> str:
     return text
 
 
-FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[LocatedPair]]] = {
+PAIR_FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[LocatedPair]]] = {
     TMX: _read_tmx,
     XLIFF: lambda path, data, leave_out: _orient_pairs(_read_xliff(path), data, leave_out),
     PO: lambda path, data, leave_out: _orient_pairs(_read_po(path), data, leave_out),

@@ -32,7 +32,7 @@ WRONG_LETTERS = "text with wrong or lost letters"
 UNCUT = "give the original text, since tfm cuts it itself"
 ORIGINAL_FILE = "go back to the original file, and convert it to UTF-8"
 PLAIN_TEXT_REMEDY = "lines are read as plain text, one sentence each"
-MAX_SHOWN_CHARS = 80  # of a side of an example
+MAX_SIDE_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
 
 _MARK = re.compile(r"(?:[.,。、，]|@-@|-LRB-)(?:\s|$)")  # the last two are a hyphen and a bracket of tokenisers
@@ -84,7 +84,7 @@ class _DamagedText:
         examples = [*filter(self.is_damaged, relevant)]
         if len(examples) <= max(self.max_share * len(relevant), MIN_DAMAGED_SHARE * len(lines)):
             return None
-        return _Finding(self.name, self.remedy, f"'{shorten(min(examples, key=len), MAX_SHOWN_CHARS)}'")
+        return _Finding(self.name, self.remedy, f"'{shorten(min(examples, key=len), MAX_SIDE_CHARS)}'")
 
 
 def _other_format(lines: Sequence[str], language: str) -> _Finding | None:
@@ -218,9 +218,9 @@ def _warn_of_odd_pairs(pairs: PairIterator) -> None:
     for oddity, n in counts.items():
         if n > MAX_ODD_SHARE * n_pairs:
             what = "%.0f %% of the training pairs have %s (such as %s); leave them out, unless they are meant"
-            log.warning(what, 100 * n / n_pairs, oddity, shorten(examples[oddity], 2 * MAX_SHOWN_CHARS))
+            log.warning(what, 100 * n / n_pairs, oddity, shorten(examples[oddity], 2 * MAX_SIDE_CHARS))
     if many := [key for key in repeated if n_sources[key] >= MAX_TARGET_SHARE * n_pairs]:
-        found = [f"{shorten(repeated[key], MAX_SHOWN_CHARS)!r} ({n_sources[key]:,} sources)" for key in many]
+        found = [f"{shorten(repeated[key], MAX_SIDE_CHARS)!r} ({n_sources[key]:,} sources)" for key in many]
         log.warning("one target for many training sources: %s; leave them out, unless they are meant", first_few(found))
 
 

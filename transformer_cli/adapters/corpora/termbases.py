@@ -59,12 +59,12 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
     file_format = detect_format(read_beginning(path))
     if file_format in (TMX, XLIFF, HTML, "XML"):  # MultiTerm exports XML of its own
         raise DataError(f"{path}: {file_format}, which is not read as a glossary; export it as TBX or TSV")
-    yield from (_read_tbx if file_format == TBX else _read_table)(path, data, left_out)
+    yield from (_read_tbx if file_format == TBX else _read_term_table)(path, data, left_out)
     if left_out:
         log.warning("%s: skipped: %s", path, ", ".join(f"{what} ({n:,})" for what, n in left_out.items()))
 
 
-def _read_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
+def _read_term_table(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield the entries of a table, from the columns that its heading names or from the first two.
 
     As in DeepL's tables, two more columns may have the language codes of each row.

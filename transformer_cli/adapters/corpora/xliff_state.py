@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from transformer_cli.errors import DataError
 
-CONFIRMED = {  # attribute → values of a target that a person has confirmed, in Trados, memoQ, Phrase and XLIFF itself
+CONFIRMED_VALUES = {  # attribute → values of a target that a person has confirmed, in Trados, memoQ, Phrase and XLIFF
     "conf": ("Translated", "ApprovedTranslation", "ApprovedSignOff"),
     "status": ("ManuallyConfirmed", "Reviewer1Confirmed", "Reviewer2Confirmed", "Proofread"),
     "confirmed": ("1",),
@@ -57,7 +57,7 @@ def is_confirmed(attributes: Mapping[str, str]) -> bool | None:
     namespaces.
     """
     attributes = {re.split("[:}]", key)[-1]: value for key, value in attributes.items()}
-    found = {name: attributes[name] in values for name, values in CONFIRMED.items() if name in attributes}
+    found = {name: attributes[name] in values for name, values in CONFIRMED_VALUES.items() if name in attributes}
     if by_tools := [found[name] for name in ("conf", "status", "confirmed") if name in found]:
         return all(by_tools)
     is_unfinished = any(attributes.get(name, "").startswith(values) for name, values in UNFINISHED.items())

@@ -89,7 +89,7 @@ def translate_file(
     targets = [each.restore(text) for each, (text, _) in zip(conversions, found, strict=True)]
     for block, target in zip(parsed.blocks, targets, strict=True):
         lengths[block.place.unit] += len(target)
-    checks = map(partial(to_check, lengths=lengths), parsed.blocks, found, targets, parts, conversions)
+    checks = map(partial(to_check_in_block, lengths=lengths), parsed.blocks, found, targets, parts, conversions)
     texts = [
         TranslatedText(block.place, each.restore(block.text), target, what)
         for block, each, target, what in zip(parsed.blocks, conversions, targets, checks, strict=True)
@@ -99,7 +99,7 @@ def translate_file(
     return TranslatedFile(parsed.render(found), counts, texts, warnings)
 
 
-def to_check(
+def to_check_in_block(
     block: Block,
     found: tuple[str, Sequence[Link]],
     target: str,

@@ -124,15 +124,15 @@ def _add_unit(
     segs = [each for each in unit if each.kind == "start" and each.name == "sdl:seg"]
     states = {each.attributes.get("id", ""): each.attributes for each in segs}
     attributes = {**attributes, **unit[target[0]].attributes}
-    sources, unsegmented = _segments(unit, seg_source) if seg_source else {}, ""
+    sources, unsegmented = _seg_spans(unit, seg_source) if seg_source else {}, ""
     needs_translation = partial(_needs_translation, renew=renew)
-    if seg_source and sources and not _segments(unit, target) and needs_translation(unit, source, target, attributes):
+    if seg_source and sources and not _seg_spans(unit, target) and needs_translation(unit, source, target, attributes):
         inside = {index for start, end in sources.values() for index in range(start + 1, end)}
         empty = [unit[index] for index in range(seg_source[0] + 1, seg_source[1]) if index not in inside]
         unsegmented = _other_text(unit, target, source)
         unit = [*unit[: target[0] + 1], *empty, *unit[target[1] :]]
         target = target[0], target[0] + len(empty) + 1
-    targets = _segments(unit, target) if sources else {}
+    targets = _seg_spans(unit, target) if sources else {}
     if not targets:
         sources, targets = {"": source}, {"": target}
     locked = {name for name in targets if states.get(name, {}).get("locked") == "true"}
@@ -254,7 +254,7 @@ def _other_text(unit: Sequence[XmlEvent], target: _Range, source: _Range) -> str
     return text if text.strip() and text != copy else ""
 
 
-def _segments(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:
+def _seg_spans(unit: Sequence[XmlEvent], span: _Range) -> dict[str, _Range]:
     """Returns the spans of the segments in an element by their `mid`."""
     inside = [(start, end) for start, end, _ in _elements(unit) if span[0] < start < span[1]]
     found = [each for each in inside if unit[each[0]].attributes.get("mtype") == "seg"]

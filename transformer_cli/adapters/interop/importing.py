@@ -33,7 +33,7 @@ from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
 WIDTH_IN_COLUMNS = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # d_model columns
 WIDTH_IN_ROWS = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # d_model rows
-PAD_MULTIPLE = 128  # to the next multiple of which trainers pad embeddings, at most
+VOCABULARY_MULTIPLE = 128  # to the next multiple of which trainers pad embeddings, at most
 SIDE_OF_WEIGHT = {
     "source_embedding.tokens.weight": 0,
     "target_embedding.tokens.weight": 1,
@@ -170,7 +170,7 @@ def _build_model(theirs: ForeignModel, config: ModelConfig, rows: Sequence[Seque
     def take(name: str, shape: Sequence[int]) -> Tensor:
         if (value := unused.pop(name, None)) is None:
             raise DataError(f"{theirs.path}: {name}, as tfm calls it, is missing")
-        if name in SIDE_OF_WEIGHT and value.ndim and shape[0] < len(value) < shape[0] + PAD_MULTIPLE:
+        if name in SIDE_OF_WEIGHT and value.ndim and shape[0] < len(value) < shape[0] + VOCABULARY_MULTIPLE:
             padding.add(len(value) - shape[0])
             value = value[: shape[0]]
         if value.shape != torch.Size(shape) or not value.is_floating_point():

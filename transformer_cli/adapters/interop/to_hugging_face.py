@@ -39,7 +39,7 @@ from transformer_cli.system.files import atomic_folder, write_bytes, write_json
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK
 
-EXPORTABLE: dict[str, tuple[object, ...]] = {
+MARIAN_MT_VALUES: dict[str, tuple[object, ...]] = {
     "data.tokens": ("subwords",),
     "data.lowercase": (False,),
     "model.norm": ("post",),
@@ -134,7 +134,7 @@ def _check_formula(run: Run, model: Transformer, checkpoint: str) -> None:
 def _refuse_unsupported(config: Config) -> None:
     """Raises ConfigError for the first setting that MarianMTModel does not support."""
     found = {**settings_by_key(config), "data.lowercase": config.data.lowercased}
-    for key, values in EXPORTABLE.items():
+    for key, values in MARIAN_MT_VALUES.items():
         if found[key] not in values:
             only = " or ".join(map(inline_yaml, values))
             raise ConfigError(f"{key}: {inline_yaml(found[key])} cannot be exported to huggingface, only {only}")

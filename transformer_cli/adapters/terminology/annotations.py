@@ -19,8 +19,8 @@ LETTER_LOOP = re.compile(r"([^\W\d_]{1,4}?)\1{4}", re.IGNORECASE)  # "mononicici
 def to_check(translation: Translation) -> list[str]:
     """Returns what a person ought to check in a translation, such as "a number is missing".
 
-    A new kind is another line here, or in `to_check` of documents/translate.py if only documents have it. Warnings
-    (which add "in 3") and reports show it without further changes.
+    A new kind is another line here, or in `to_check_in_block` of documents/translate.py if only documents have it.
+    Warnings (which add "in 3") and reports show it without further changes.
     """
     source = translation.source
     if translation.was_too_long:

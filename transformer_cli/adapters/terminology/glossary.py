@@ -30,7 +30,7 @@ _SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARK
 _LOST_IN_CAPITALS = str.maketrans("άέήίόύώΐΰςı", "αεηιουωϊϋσi", "\u0307")
 _NOT_SWISS = {"Maß", "Maße", "Maßen", "Buße", "Bußen", "Floß", "Floße", "Flöße", "Schoß", "Schoße", "Ruß"}
 """words that are others with ss"""
-MAX_SHOWN_ENTRIES, MAX_SHOWN_CHARS = 3, 50  # in a warning
+MAX_SHOWN_ENTRIES, MAX_ENTRY_CHARS = 3, 50  # in a warning
 MAX_ENTRY_WORDS = 50  # signs included; limits the comparisons at each word of a text
 
 
@@ -155,7 +155,7 @@ def merge_entries(terms: Iterable[LocatedPair]) -> dict[str, str]:
     for source, target, place in terms:
         entries.setdefault(source, {})[target] = None
         if "*" in source[:-1]:
-            starred.append(f"{place.unit} {place.number}: {shorten(source, MAX_SHOWN_CHARS)!r}")
+            starred.append(f"{place.unit} {place.number}: {shorten(source, MAX_ENTRY_CHARS)!r}")
         try:
             Glossary({source: "|".join({next(iter(entries[source])): None, target: None})})
         except DataError as error:
