@@ -185,7 +185,9 @@ def train(
     settings = load_config(config, overrides or (), options=given, inherited=inherited)
     from transformer_cli import api
     from transformer_cli.compute.world import World
+    from transformer_cli.system.memory import keep_freed_memory
 
+    keep_freed_memory()
     run = api.train(settings, fresh=fresh)
     if World.from_environment().is_main:
         if run.config.data.tokens == "subwords":
