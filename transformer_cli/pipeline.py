@@ -39,7 +39,7 @@ class Translation:
     tokens: list[str]
     """the decoder's own tokens, `<unk>` kept; if the line was copied, its words"""
     log_prob: float
-    """log-probability of the tokens; may be NaN without `TranslationSettings.scores`"""
+    """log-probability of the tokens; may be NaN without `TranslationSettings.return_scores`"""
     score: float
     """ranks the hypotheses of a sentence: log_prob / length^α, <eos> counted"""
     source_ids: list[int]

@@ -1,9 +1,15 @@
-"""README and docs/: links exist, the index has every page, and the named commands and functions exist."""
+"""README and docs/: links exist, the index has every page, and the named commands and functions exist.
 
+Names in docstrings and comments exist, too.
+"""
+
+import ast
 import re
 import shlex
 import subprocess
 import sys
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +22,12 @@ from transformer_cli.commands.app import COMMANDS, app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMES_OF_OTHERS = {  # programs, formats and keys
+    "EDIT_SAVE",
+    *("Default_Ignorable_Code_Point", "MALLOC_TRIM_THRESHOLD_", "MarianMTModel.from_pretrained", "fix_text"),
+    *("MarianTokenizer.from_pretrained", "keepalive_timeout", "limit_concurrency", "originalData", "pooch.retrieve"),
+    "textContent",
+}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -43,6 +55,45 @@ def test_docs_links_exist(page: Path) -> None:
 def test_docs_named_functions_exist(page: Path) -> None:
     for file, function in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
         assert re.search(rf"\b(def|class) {function}\b", (ROOT / "transformer_cli" / file).read_text("utf-8")), file
+
+
+def _identifiers(tree: ast.AST) -> Iterator[str]:
+    """Yields the names in code, and the words in its strings, but for docstrings."""
+    for node in ast.walk(tree):
+        found = [getattr(node, key, None) for key in ("id", "attr", "name", "arg", "module")]
+        yield from (word for name in found if isinstance(name, str) for word in name.split("."))
+        strings = [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.Constant)]
+        if not isinstance(node, ast.Expr):
+            yield from (word for each in strings for word in re.findall(r"\w+", str(each.value)))
+
+
+def _members(trees: list[ast.Module]) -> dict[str, set[str]]:
+    """Returns the names that each class of the package defines or inherits, also its instances' attributes."""
+    classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    found, bases = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    for node in classes:
+        found[node.name].update(name for each in node.body for name in _identifiers(each))
+        bases[node.name].update(name for each in node.bases for name in _identifiers(each))
+    for _ in range(5):  # bases of bases
+        for name in bases:
+            found[name].update(*(found[base] for base in bases[name] if base in found))
+    return dict(found)
+
+
+def test_docs_and_docstrings_name_what_exists() -> None:
+    """In docstrings, comments and docs, `a_name`, `ClassName` and `Class.member` are names in the code."""
+    package = sorted((ROOT / "transformer_cli").rglob("*.py"))
+    others = [path for folder in ("scripts", "tests") for path in (ROOT / folder).rglob("*.py")]
+    others.remove(Path(__file__))
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (*package, *others)]
+    known, members, missing = {word for tree in trees for word in _identifiers(tree)}, _members(trees), set()
+    for path in [*package, *PAGES, ROOT / "CONTRIBUTING.md"]:
+        text = "" if "records" in path.parts else FENCE.sub("", path.read_text(encoding="utf-8"))
+        for found in re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\(\))?`", text):
+            *_, owner, name = ("", *found.split("."))
+            if re.search(r"[._]|[a-z][A-Z]", found) and name not in members.get(owner, known):
+                missing.add(found)
+    assert missing - NAMES_OF_OTHERS == set()
 
 
 def test_docs_index_lists_every_page() -> None:

@@ -23,7 +23,7 @@ NBSP = "\xa0"  # a no-break space
 def commented_settings(config: Config, *, text: str = "", title: str = "") -> str:
     """Returns the config as YAML with a comment on each setting, from which `load_config` reads an equal config.
 
-    INTERNAL_KEYS are left out where they have the default. text: the YAML that the config was read from; its comments
+    A key in INTERNAL_KEYS is left out if it has its default. text: the YAML that the config was read from; its comments
     replace the schema's. title: first line if the text has no comment above its settings.
     """
     lines, root, written = text.split("\n"), compose(text), parse_yaml(text) or {}

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 PAIRS_PER_CHUNK = 1_000  # which a worker tokenises in a tenth of a second
 MIN_PAIRS_FOR_WORKERS = 5_000  # for fewer pairs, one process is done before workers would have started
-MAX_WORKERS = 16  # the main process takes in their results; those of two workers cost it a seventh of its time
+MAX_WORKERS = 16  # the main process collects their results: with two workers, that takes a seventh of its time
 LARGE_VOCABULARY = 50_000  # words; a warning recommends subwords for more
 DETOKENIZER_SENTENCES = 200_000  # the detokenizer is learned from so many; more would add only rare pairs of words
 MAX_SUBWORD_PAIRS = 500_000  # subwords are learned from so many pairs at most,

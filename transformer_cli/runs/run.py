@@ -1,6 +1,6 @@
 """A run: opened, created or found; its checkpoints and its history. See folder.py for its files.
 
-Does not know what is in a checkpoint. Imports torch only to make a model.
+Does not read checkpoints (see checkpoints.py). Imports torch only in the functions that create a model.
 """
 
 import json

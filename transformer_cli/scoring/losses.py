@@ -1,7 +1,7 @@
 """Losses of encoded sentences under a model: of each sentence, and of a whole split. Knows ids, not text.
 
-Training validates with these functions, so they import nothing that translates. torch is imported only inside them: an
-exported model is evaluated without it.
+Training validates with these functions, so this module does not import the search. It imports torch only inside
+functions, so that an exported model can be evaluated without torch.
 """
 
 import logging

@@ -155,7 +155,7 @@ def _score(score: float | None, training: TrainingConfig) -> str:
 
 
 def _progress(validation: Validation, training: TrainingConfig) -> str:
-    """Returns how far training had come: in epochs, or in steps if these decide when it validates or ends."""
+    """Returns the progress at a validation: "epoch 2/10", or in steps if training ends or validates by steps."""
     unit, number = training.end
     if unit == "epochs" and training.validate_every is None:
         return f"epoch {validation.epoch:>{len(str(number))}}/{number}"

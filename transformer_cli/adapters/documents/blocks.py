@@ -59,8 +59,8 @@ class InlineElement:
     is_standalone: bool = False
     """whether it is copied as it is: a picture, a comment, or an element whose text has no letter"""
     is_proportional: bool = False
-    """whether it is standalone and keeps its relative position in the text, as a line break does; the source text has
-    the space that it stands for, if any, from `start` to `end`"""
+    """whether it is standalone and keeps its relative position in the text, as a line break does; a line break that
+    separates words is read as a space, which is the source text from `start` to `end`"""
     before: str = ""
     """the white space before it"""
     after: str = ""

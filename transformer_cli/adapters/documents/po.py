@@ -68,7 +68,8 @@ def _add_message(
 ) -> None:
     """Add a message, with the existing `msgstr`, or else with `mark` and the text to translate.
 
-    forms: the strings that plural forms translate; empty if it is not known. renew: see `TranslationSettings`.
+    forms: for each plural form of the target language, its source: msgid or msgid_plural; empty if they are unknown.
+    renew: see `TranslationSettings`.
     """
     before, lines, is_plural = message.lines_before, message.msgstr_lines, "msgid_plural" in message.strings
     sources = ["".join(message.strings.get(each, "")) for each in (forms if is_plural else ["msgid"])]

@@ -61,7 +61,8 @@ def parse_xliff(
     build = Builder(escaping_writer(escape))
     build.parse_text = partial(parse_inlines, escape=escape, languages=languages)
     build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(text)
-    version, unit, of_unit = XLIFF_1, list[XmlEvent](), dict[str, str]()  # of_unit: in XLIFF 2, as XLIFF 1 has it
+    version, unit = XLIFF_1, list[XmlEvent]()
+    of_unit = dict[str, str]()  # a unit's attributes, by the names that they have in XLIFF 1
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
     translates, spaces, named = ["yes"], [""], list[LanguagePair]()  # of the open elements; languages
     for event in xml_events(text, _PREFIXES):

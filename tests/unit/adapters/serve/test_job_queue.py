@@ -118,7 +118,7 @@ def test_queue_short_job_passes_long_ones_that_came_before(
 ) -> None:
     monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
     monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 40)
-    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 60.0)  # whose call holds the worker is long
+    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 60.0)  # from the end of the job of `busy_workers`, which is long
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
     with started() as queue, busy_workers(queue):
         jobs = [TranslationJob(translator, lines, range(8)) for lines in long]
