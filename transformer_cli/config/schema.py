@@ -421,6 +421,9 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     """Adam's epsilon"""
     label_smoothing: Fraction = 0.0
     """share of each target's probability that is spread over the vocabulary (section 5.4)"""
+    consistency: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """α of R-Drop (Liang et al. 2021): a step reads its batch twice with different dropout, which takes twice as long,
+    and the loss is higher where the two predictions differ (0: no)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """maximum norm of the whole gradient (null: no clipping)"""
     best_checkpoint_metric: Literal["loss", "bleu", "chrf"] = "loss"
@@ -626,6 +629,11 @@ class Config(Section, affects=Affects.NOTHING):
         if training.initialize_from is not None and model.pretrained:
             raise ValueError(
                 "training.initialize_from: its embeddings would replace model.vectors; set only one of the two"
+            )
+        dropouts = (model.dropout, model.attention_dropout, model.activation_dropout)
+        if training.consistency and not any(dropouts):
+            raise ValueError(
+                "training.consistency: without dropout both readings of a batch are the same; set model.dropout"
             )
         frozen: set[str] = set(training.freeze)
         if "output" in frozen and not model.has_position_table:  # then tied embeddings have no weights of their own

@@ -29,12 +29,17 @@ class TokenLosses:
     nll: Tensor
 
 
-def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
+def token_losses(
+    model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0, consistency: float = 0.0
+) -> TokenLosses:
     """Predict each target token from those before it; fastest if neighbours in the batch have similar lengths.
 
     source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding. Both may be
-    on the CPU while the model is on a GPU.
+    on the CPU while the model is on a GPU. With consistency, the model reads the batch twice, side by side, each time
+    with other dropout; both losses are the mean of the two readings (see `cross_entropy`).
     """
+    if consistency:
+        source, target = source.repeat(2, 1), target.repeat(2, 1)
     given, labels = target[:, :-1], target[:, 1:]  # teacher forcing: outputs shifted right (3.1)
     is_label = labels != model.pad_id  # padding is neither predicted nor read
     num_heads, device = model.config.num_heads, model.output.weight.device
@@ -43,28 +48,47 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     # (tokens, d_model); in bfloat16 on the CPU a few rows without a label follow (see `Packed`)
     hidden = model.decode(written, model.decoder.keys_values(model.encode(read)), read)
     labels = to_device(labels[is_label], device)  # (tokens,)
-    objective, nll = losses_in_chunks(hidden, model.output, labels, label_smoothing=label_smoothing)
+    if consistency:  # both readings of a token become neighbours, so that a chunk of logits has both
+        pairs = hidden[: len(labels)].unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
+        hidden = torch.cat((pairs, hidden[len(labels) :]))
+        labels = labels[: len(labels) // 2].repeat_interleave(2)
+    objective, nll = losses_in_chunks(
+        hidden, model.output, labels, label_smoothing=label_smoothing, consistency=consistency
+    )
+    if consistency:
+        objective, nll = objective / 2, nll.unflatten(0, (-1, 2)).mean(dim=1)
     return TokenLosses(objective, nll)
 
 
 def cross_entropy(
-    logits: Tensor, labels: Tensor, *, label_smoothing: float = 0.0, unwritable_ids: Tensor | None = None
+    logits: Tensor,
+    labels: Tensor,
+    *,
+    label_smoothing: float = 0.0,
+    consistency: float = 0.0,
+    unwritable_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns the objective, a scalar, and -log p of each label, (tokens,).
 
     The objective is the sum of (1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), where p is the
     softmax of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
     unwritable_ids: int64 (ids,), whose logit is -inf; the mean leaves them out.
+
+    With consistency α, the rows 2i and 2i + 1 are two readings of a token with different dropout, and the objective
+    also has α·½·(KL(p‖q) + KL(q‖p)) of their softmaxes p and q (R-Drop, Liang et al. 2021).
     """
     log_p = torch.log_softmax(logits, dim=1)
     nll = -log_p.gather(1, labels[:, None])[:, 0]
     objective = nll.sum()
+    n_words = logits.shape[1]
+    if (label_smoothing or consistency) and unwritable_ids is not None and len(unwritable_ids):
+        log_p = log_p.index_fill(1, unwritable_ids, 0.0)  # instead of -inf
+        n_words -= len(unwritable_ids)
     if label_smoothing:
-        n_words = logits.shape[1]
-        if unwritable_ids is not None and len(unwritable_ids):
-            log_p = log_p.index_fill(1, unwritable_ids, 0.0)  # instead of -inf
-            n_words -= len(unwritable_ids)
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
+    if consistency:
+        log_p, log_q = log_p[::2], log_p[1::2]
+        objective = objective + consistency / 2 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
     return objective, nll
 
 
@@ -80,14 +104,15 @@ def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor
 
 
 def losses_in_chunks(
-    hidden: Tensor, output: Output, labels: Tensor, *, label_smoothing: float = 0.0
+    hidden: Tensor, output: Output, labels: Tensor, *, label_smoothing: float = 0.0, consistency: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Returns objective and nll of `cross_entropy` for output(hidden), without holding all logits in memory.
 
     hidden (tokens, d_model), labels int64 (tokens,). Rows of hidden beyond the labels have no loss and a zero gradient.
     Under autocast, matrix products have its type; sums, losses and the gradients of weights are float32.
     """
-    return _ChunkedLosses.apply(hidden, labels, output, label_smoothing, torch.is_grad_enabled(), *output.parameters())
+    options = {"label_smoothing": label_smoothing, "consistency": consistency}
+    return _ChunkedLosses.apply(hidden, labels, output, options, torch.is_grad_enabled(), *output.parameters())
 
 
 class _ChunkedLosses(torch.autograd.Function):
@@ -99,7 +124,7 @@ class _ChunkedLosses(torch.autograd.Function):
         hidden: Tensor,
         labels: Tensor,
         output: Output,
-        label_smoothing: float,
+        options: dict[str, float],
         needs_gradient: bool,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
@@ -115,7 +140,7 @@ class _ChunkedLosses(torch.autograd.Function):
                 if len(x) > len(labels[chunk]):  # slice only if needed: its backward pass costs a copy
                     logits = logits[: len(labels[chunk])]
                 objective, nll = cross_entropy(
-                    logits.float(), labels[chunk], label_smoothing=label_smoothing, unwritable_ids=output.unwritable_ids
+                    logits.float(), labels[chunk], **options, unwritable_ids=output.unwritable_ids
                 )
             objectives.append(objective.detach())
             nlls.append(nll.detach())

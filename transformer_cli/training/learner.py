@@ -95,7 +95,8 @@ class Learner:
         state = None if self._is_warm or self.n_shards == 1 else torch.get_rng_state()  # noticed in the first step
         self.optimizer.zero_grad()  # frees memory
         tokens = int(target_token_counts(split, np.concatenate(batches)).sum())  # of all processes
-        max_tokens = MICRO_BATCH_TOKENS * self.world.size if self.device.type == "cpu" else sys.maxsize
+        readings = 2 if self.training.consistency else 1
+        max_tokens = MICRO_BATCH_TOKENS // readings * self.world.size if self.device.type == "cpu" else sys.maxsize
         micro_batches = [each for rows in batches for each in split_into_micro_batches(split, rows, max_tokens)]
         compute = partial(self._shard_gradients, split, micro_batches, tokens, step)
         # In the first call libraries initialise themselves, so the first shard is computed alone.
@@ -146,8 +147,13 @@ class Learner:
                 batch = collate(split, rows)
                 with self._catch_oom(batch):
                     with autocast(self.device, self.precision):
-                        smoothing = self.training.label_smoothing
-                        losses = token_losses(self.model, batch.source, batch.target, label_smoothing=smoothing)
+                        losses = token_losses(
+                            self.model,
+                            batch.source,
+                            batch.target,
+                            label_smoothing=self.training.label_smoothing,
+                            consistency=self.training.consistency,
+                        )
                     nll.append(losses.nll.sum())
                     found = torch.autograd.grad(losses.objective / tokens, self._weights, materialize_grads=True)
                     if gradients:

@@ -16,6 +16,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.model.dropout import current_generator
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import PAD
+from transformer_cli.training import learner as module
 from transformer_cli.training.learner import BatchLoss, Learner, mix_seed
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
@@ -141,12 +142,26 @@ def stepped(*, threads: int, shards: int, **settings: Any) -> torch.Tensor:
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}], ids=["adam", "muon"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"optimizer": "muon"}, {"consistency": 3.0}], ids=["adam", "muon", "consistency"]
+)
 def test_step_is_the_same_for_any_number_of_threads(settings: dict[str, Any]) -> None:
     one, two, three = (stepped(threads=threads, shards=2, **settings) for threads in (1, 2, 3))
     assert one.equal(two)
     assert one.equal(three)
     assert not one.equal(stepped(threads=1, shards=1, **settings))  # other dropout
+
+
+def test_consistency_halves_micro_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    def whole(split: EncodedSplit, rows: Rows, max_tokens: int) -> list[Rows]:
+        limits.append(max_tokens)
+        return [rows]
+
+    limits: list[int] = []
+    monkeypatch.setattr(module, "split_into_micro_batches", whole)
+    for consistency in (0.0, 3.0):
+        step(make_learner(consistency=consistency), [np.arange(3)])
+    assert limits == [module.MICRO_BATCH_TOKENS, module.MICRO_BATCH_TOKENS // 2]
 
 
 def test_shards_add_up_to_the_whole_gradient() -> None:
