@@ -426,8 +426,9 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     and the loss is higher where the two predictions differ (0: no)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """maximum norm of the whole gradient (null: no clipping)"""
-    best_checkpoint_metric: Literal["loss", "bleu", "chrf"] = "loss"
-    """what decides which checkpoint is best: the validation loss, or BLEU or chrF of greedy translations (slower)"""
+    best_checkpoint_metric: Literal["loss", "bleu", "chrf", "last"] = "loss"
+    """what decides which checkpoint is best: the validation loss, or BLEU or chrF of greedy translations (slower);
+    last: the last one, whatever its loss, for few validation pairs"""
     patience: Annotated[Positive | None, Affects.NOTHING] = None
     """stop after this many validations without a new best (null: never)"""
     average_checkpoints: Annotated[int, Field(ge=2, le=1000)] | None = None
@@ -491,6 +492,10 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
         if self.interpolation is not None and not self.extra_valid:
             raise ValueError(
                 f"interpolation: {self.interpolation} needs text that shows its effect; name it with extra_valid"
+            )
+        if self.patience is not None and self.best_checkpoint_metric == "last":
+            raise ValueError(
+                "patience: the last validation is always the best one; choose best_checkpoint_metric: loss"
             )
         unit, number = self.end
         interval = self.validate_every if unit == "steps" else None if self.validate_every else 1

@@ -168,7 +168,7 @@ class Validation:
     skipped_steps: int
     """steps that were skipped because their loss or gradient was not finite"""
     best: bool
-    """whether `error_of` this validation is the lowest so far"""
+    """whether `error_of` this validation is the lowest so far; always if the last one is the best"""
     target_tokens_per_second: float
     """target_tokens / train_seconds"""
     date: str
@@ -225,8 +225,9 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
 
 def best_of(validations: Sequence[Validation]) -> Validation:
-    """Returns the best validation; of several, the first."""
-    return min(validations, key=lambda each: error_of(each.valid_loss, each.valid_score))
+    """Returns the best validation: the last one that is marked so, or if none is, the one with the lowest error."""
+    marked = [each for each in validations if each.best]
+    return marked[-1] if marked else min(validations, key=lambda each: error_of(each.valid_loss, each.valid_score))
 
 
 def validations_so_far(run: Run) -> list[Validation]:

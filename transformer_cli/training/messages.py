@@ -38,10 +38,10 @@ def log_start(trainer: TrainerView) -> None:
     facts = (parameters, text, pluralize(number, unit[:-1]), where, learner.precision)
     log.info("%s: %s", config.run_name, "; ".join(facts))
     for name, sentences in (("valid", trainer.texts.valid), ("training.extra_valid", trainer.texts.extra_valid)):
-        if sentences and len(sentences.rows) < MIN_VALID_PAIRS:
+        if sentences and len(sentences.rows) < MIN_VALID_PAIRS and training.best_checkpoint_metric != "last":
             what = "%s: %s are too few to choose a checkpoint; use a few hundred"
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
-    if training.best_checkpoint_metric != "loss":
+    if training.best_checkpoint_metric in ("bleu", "chrf"):
         warn_if_not_nfc(trainer.dataset.text("valid", "target"), "valid")
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
@@ -172,7 +172,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     average = load_average(run, "best")
     loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
     where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
-    head = "best validation"
+    head = "last validation" if run.config.training.best_checkpoint_metric == "last" else "best validation"
     if average and average.interpolation is not None:
         head, where = "validation", f"with {average.interpolation:.0%} of the initial weights"
     elif run.config.training.validate_every is None and (average is None or average.epochs):

@@ -306,7 +306,7 @@ class Trainer:
             train_seconds=round(running.seconds, 3),
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
-            best=best_error is None or error < best_error,
+            best=self.training.best_checkpoint_metric == "last" or best_error is None or error < best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             extra_valid_loss=extra.loss if extra else None,
@@ -315,9 +315,9 @@ class Trainer:
         )
 
     def _score(self, model: Transformer) -> float | None:
-        """Returns BLEU or chrF of the validation text, or None if training.best_checkpoint_metric is the loss."""
+        """Returns BLEU or chrF of the validation text, or None if training.best_checkpoint_metric is neither."""
         metric = self.training.best_checkpoint_metric
-        if metric == "loss":
+        if metric in ("loss", "last"):
             return None
         score = 0.0
         if self.world.is_main:

@@ -12,6 +12,7 @@ from outcomes import outcome
 from transformer_cli import prepare, train
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
+from transformer_cli.runs.listing import list_runs
 from transformer_cli.scoring import validation
 from transformer_cli.scoring.evaluate import evaluate, read_splits
 from transformer_cli.training import trainer
@@ -52,6 +53,21 @@ def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
     assert [each["valid_score"] for each in run.history()] == [pytest.approx(100)]
     said = "valid: 2 of 2 references are not in NFC, the Unicode form that models write"
     assert [message.startswith(said) for message in caplog.messages].count(True) == 2
+
+
+def test_metric_last_makes_the_last_validation_the_best_whatever_its_loss(
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    last = "training.best_checkpoint_metric=last"
+    run = train_tiny(tmp_path, last, "training.epochs=3", "training.learning_rate=0.5")  # its loss grows
+    history = run.history()
+    assert history[-1]["valid_loss"] > min(each["valid_loss"] for each in history)
+    assert [each["best"] for each in history] == [True] * 3
+    assert run.best_checkpoint_name == f"step-{history[-1]['step']:07d}"
+    assert caplog.messages[-1].startswith(f"last validation loss {history[-1]['valid_loss']:.3f} (PPL ")
+    (listed,) = list_runs(run.folder.parent)
+    assert listed.best_valid_loss == history[-1]["valid_loss"]
 
 
 @pytest.mark.parametrize(("by", "best"), [("loss", 3), ("bleu", 1), ("chrf", 1)])
