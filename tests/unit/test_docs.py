@@ -17,6 +17,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from readme_figures import figures, find_source
 from transformer_cli.commands.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +95,11 @@ def test_docs_and_docstrings_name_what_exists() -> None:
             if re.search(r"[._]|[a-z][A-Z]", found) and name not in members.get(owner, known):
                 missing.add(found)
     assert missing - NAMES_OF_OTHERS == set()
+
+
+def test_readme_figures_stand_in_records() -> None:
+    assert len(figures()) > 10
+    assert [figure for figure in figures() if not find_source(figure)] == []
 
 
 def test_docs_index_lists_every_page() -> None:
