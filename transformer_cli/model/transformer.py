@@ -188,7 +188,7 @@ def frequencies(d_model: int) -> Tensor:
 
     PE(pos, 2i) is the sine of pos times frequency i, and PE(pos, 2i+1) is the cosine.
     """
-    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float64, device="cpu")  # on meta, arange loads torch's compiler
     return (10000.0 ** (-two_i / d_model)).float()
 
 
@@ -197,7 +197,7 @@ def marian_frequencies(d_model: int) -> Tensor:
 
     The last one is 1/10000, which the paper's never reach.
     """
-    i = torch.arange(d_model // 2, dtype=torch.float64)
+    i = torch.arange(d_model // 2, dtype=torch.float64, device="cpu")
     return (10000.0 ** (-i / max(1, d_model // 2 - 1))).float()
 
 

@@ -1,5 +1,7 @@
 """A model is only built where it fits in memory."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -28,6 +30,20 @@ def test_count_parameters_by_part_counts_each_once(ties: str) -> None:
     }
     for part in ("encoder", "decoder"):
         assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters())
+
+
+COUNT = """
+import sys
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.model.size import count_parameters_by_part
+for positions in ("sinusoidal", "marian", "rotary", "learned"):
+    count_parameters_by_part(ModelConfig(max_length=9, positions=positions), 11, 11)
+print({"sympy", "torch._dynamo"} & {*sys.modules})
+"""
+
+
+def test_count_parameters_by_part_leaves_the_compiler_of_torch_unloaded() -> None:  # it takes a second
+    assert subprocess.run([sys.executable, "-c", COUNT], stdout=subprocess.PIPE, text=True).stdout == "set()\n"
 
 
 @pytest.mark.parametrize(
