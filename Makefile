@@ -4,8 +4,7 @@
 # make docs-run: run the commands of README and docs/, and the notebook, and compare; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
 # make best: train and judge the best translators of Multi30k in some five hours (docs/results.md).
-# make hostile: damage every file of a dataset, a run and its export, and count what is refused; takes some minutes.
-# make torture: kill it at random moments.  make long: the tests that take minutes.
+# make torture: kill training and prepare at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
 # make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
 # make linear: how the time of all that reads a text grows with the text, for inputs that are bad for it; takes minutes.
@@ -17,7 +16,7 @@ BIN := .venv/bin
 
 TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-.PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best hostile hammer torture install clean
+.PHONY: demo test site docs-run coverage browser-test linear lowest long benchmark best hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -60,9 +59,6 @@ best: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/best.py
 	$(BIN)/python scripts/best.py --diverse
-
-hostile: install
-	$(BIN)/python -W error scripts/hostile.py
 
 hammer: install
 	$(BIN)/python scripts/hammer.py

@@ -56,14 +56,8 @@ SETUPS = {
         *(*SUBWORDS, "training.average_checkpoints=2", "training.validate_every=4"),
     ),
     "subwords, tokens, accumulation, warm-up, averaging": (
-        *(
-            *SUBWORDS,
-            *TOKENS,
-            *WARM_UP,
-            "training.gradient_accumulation_steps=2",
-            "training.average_checkpoints=3",
-            "training.batch_order=bucketed",
-        ),
+        *(*SUBWORDS, *TOKENS, *WARM_UP, "training.gradient_accumulation_steps=2"),
+        *("training.average_checkpoints=3", "training.batch_order=bucketed"),
     ),
 }
 SHORT = list(SETUPS)[-1:]
@@ -109,7 +103,10 @@ class Torture:
         self.folder, self.seed, self.forks = folder, seed, Forks()
         self._config = folder / "config.yaml"
         self._config.write_text(CONFIG, encoding="utf-8")
-        write_captions(folder, train=160, valid=30)
+        for split, pairs in read_captions(160).items():
+            few = pairs if split == "train" else pairs[:30]
+            for language, lines in zip(("de", "en"), zip(*few, strict=True), strict=True):
+                (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
     def command(self, name: str, settings: Sequence[str]) -> list[str]:
         """Returns a command of `tfm` with settings."""
@@ -186,14 +183,6 @@ class Torture:
         found.counts["workers"] += len(workers)
         found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
         return None if code == -signal.SIGKILL else code
-
-
-def write_captions(folder: Path, *, train: int, valid: int) -> None:
-    """Writes pairs of the embedded corpus as {train,valid}.{de,en}."""
-    pairs = read_captions(max(100, train))
-    for split, n in (("train", train), ("valid", valid)):
-        for language, lines in zip(("de", "en"), zip(*pairs[split][:n], strict=True), strict=True):
-            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def children(process: int) -> list[int]:

@@ -1,11 +1,33 @@
-"""Tables in text files: what is tried, and below it, indented, what tfm says of it."""
+"""Tables in text files: what is tried, and below it, indented, what becomes of it.
+
+⏎ is a line feed, ␍ a carriage return, and - nothing. Lines that begin with # are comments.
+"""
 
 from pathlib import Path
 
+Table = list[tuple[str, str]]
 
-def read_table(path: Path) -> list[tuple[str, str]]:
-    """The rows of a table, without its comments and blank lines."""
-    lines = [line for line in path.read_text(encoding="utf-8").split("\n") if line and not line.startswith("#")]
+
+def read_table(path: Path) -> Table:
+    """The rows of a file with one table, which has no title."""
+    return read_tables(path)[""]
+
+
+def read_tables(path: Path, **constants: str) -> dict[str, Table]:
+    """The tables of a file by their titles, which follow "== ". constants: what stands for {NAME}."""
+    text = path.read_text(encoding="utf-8").replace("⏎", "\0").replace("␍", "\r")
+    for name, value in constants.items():
+        text = text.replace(f"{{{name}}}", value)
+    title, found = "", dict[str, list[str]]()
+    for line in text.split("\n"):
+        if line.startswith("== "):
+            title = line.removeprefix("== ")
+        elif line and not line.startswith("#"):
+            found.setdefault(title, []).append(line.replace("\0", "\n"))
+    return {title: _rows(lines) for title, lines in found.items()}
+
+
+def _rows(lines: list[str]) -> Table:
     rows = list(zip(lines[::2], lines[1::2], strict=True))
     assert all(not tried.startswith(" ") and said.startswith("    ") for tried, said in rows)
-    return [(tried, said.strip()) for tried, said in rows]
+    return [(tried, "" if said == "    -" else said[4:]) for tried, said in rows]

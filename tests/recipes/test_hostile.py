@@ -1,53 +1,108 @@
-"""Short forms of what `make hostile` and `make torture` try: damaged files, and training and `tfm prepare` killed."""
+"""Damaged files of a dataset, a run and an export; and a short form of `make torture`, which kills commands."""
 
+import random
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 
-import hostile
 import torture
+from outcomes import outcome
+from transformer_cli import Translator, prepare
+from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.api import train
+from transformer_cli.config.load import load_config
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.errors import TfmError
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import validations_so_far
+from transformer_cli.text.codec import SIDES
+
+# Files with another bit, and files of another project, which nothing but a checksum tells from the right ones
+
+EDITABLE = ("config.yaml", "best", "last", "average", "latest")  # a user may change these
+
+
+def read_dataset(project: Path) -> object:
+    """All that a dataset gives."""
+    dataset = Dataset.open(find_dataset(load_config(project / "tiny.yaml").data, project / "data"))
+    sides = [side for split in map(dataset.split, dataset.manifest["splits"]) for side in (split.source, split.target)]
+    arrays = [np.asarray(array).tobytes() for side in sides for array in (side.ids, side.offsets)]
+    texts = [dataset.text(split, side) for split in dataset.manifest["splits"] for side in SIDES]
+    codecs = (dataset.codecs.source, dataset.codecs.target)
+    return [codec.tokens(range(len(codec))) for codec in codecs], arrays, texts
+
+
+def prepare_again(project: Path) -> object:
+    prepared = prepare(load_config(project / "tiny.yaml"), data_dir=project / "data")
+    return prepared.created, prepared.manifest
+
+
+def translate(project: Path, run: str = "runs/tiny") -> object:
+    return [(each.text, each.log_prob) for each in Translator(project / run, "cpu").translate_detailed(["Ein Hund."])]
+
+
+def translate_exported(project: Path) -> object:
+    return translate(project, "export")
+
+
+def draw(project: Path) -> object:
+    return validations_so_far(Run.open(project / "runs/tiny"))
+
+
+def go_on(project: Path) -> object:
+    """One more epoch, in a copy of the project."""
+    with TemporaryDirectory(dir=project.parent) as copy:
+        for part in ("data", "runs"):
+            shutil.copytree(project / part, Path(copy, part))
+        config = load_config(project / "tiny.yaml", ["training.epochs=2"])
+        return outcome(train(config, data_dir=Path(copy, "data"), runs_dir=Path(copy, "runs")))
+
+
+USES: dict[str, Sequence[Callable[[Path], object]]] = {
+    "data": (read_dataset, prepare_again, go_on),
+    "runs": (translate, draw, go_on),
+    "export": (translate_exported,),
+}
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("no_curves")
-def test_hostile_damage_is_one_line_or_harmless(tmp_path: Path) -> None:
-    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2)
-    for table in tables.values():
-        assert table.missed == []
-        tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}
-        assert min(tried.values()) > 0, tried
-        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 10
-        assert all(line.count("\n") == 0 and ";" in line for line in table.said)
-
-
-TEXTS = hostile.texts_of_all_formats()
-
-
-@pytest.mark.parametrize(
-    "name", ["TMX", *(pytest.param(each, marks=pytest.mark.long) for each in TEXTS if each != "TMX")]
-)
-def test_hostile_training_text_gives_pairs_or_one_line(tmp_path: Path, name: str) -> None:
-    table = hostile.try_text(tmp_path, TEXTS[name], 20)
-    assert table.missed == []
-    assert sum(table.counts.values()) == 20
-    assert all(line.count("\n") == 0 and ";" in line for line in table.said)
-
-
-def test_hostile_counts_a_miss(tmp_path: Path) -> None:
-    (tmp_path / "some").mkdir()
-    (tmp_path / "some/file").write_bytes(b"abcdefgh")
-
-    def use(project: Path) -> bytes:
-        return (project / "some/file").read_bytes()
-
-    trial = hostile.Trial(tmp_path, [use], 2, 3)
-    trial.damage(tmp_path / "some/file", tmp_path / "none")
-    table = trial.table
-    assert sum(table.counts.values()) == len(table.missed) == 2 + 3 + 1 + 1
-    assert table.missed[-1].startswith("some/file: deleted: use: FileNotFoundError")
-    assert str(table).splitlines()[-8].split() == ["all", "7", "0", "0", "0", "7"]
+def test_damaged_file_is_refused_or_changes_nothing(corpus: Path, tmp_path: Path) -> None:
+    project, other, chance = tmp_path / "project", tmp_path / "other", random.Random(0)
+    for folder, changes in ((project, ()), (other, ("training.seed=1", "data.min_freq=3"))):
+        shutil.copytree(corpus, folder)
+        config = load_config(folder / "tiny.yaml", ["training.epochs=1", *changes])
+        prepared = prepare(config, data_dir=folder / "data")
+        export(train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder, folder / "export")
+    prepared.folder.rename(other / "data" / next((project / "data").iterdir()).name)
+    for part, uses in USES.items():
+        expected, said = [use(project) for use in uses], list[str]()
+        files = [path for path in sorted((project / part).rglob("*")) if path.is_file() and path.stat().st_size]
+        for path in files:
+            content, foreign = path.read_bytes(), other / path.relative_to(project)
+            damages = [foreign.read_bytes()] if foreign.is_file() else []
+            for bit in (chance.randrange(8 * len(content)) for _ in range(2)):
+                flipped = bytearray(content)
+                flipped[bit // 8] ^= 1 << bit % 8
+                damages.append(bytes(flipped))
+            for damaged in damages:
+                path.write_bytes(damaged)
+                for use, result in zip(uses, expected, strict=True):
+                    try:
+                        found = use(project)
+                    except TfmError as error:
+                        said.append(str(error))
+                    else:
+                        assert repr(found) == repr(result) or path.name in EDITABLE, (path, use.__name__)
+            path.write_bytes(content)
+        assert len(said) > 10
+        assert all("\n" not in line and ";" in line for line in said)
 
 
 SCRIPT = Path(torture.__file__)

@@ -9,8 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import given, seed
+from hypothesis import strategies as st
 
+from tables import read_table
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
     HEADING,
@@ -110,14 +114,19 @@ def read(tmp_path: Path) -> Read:
     return of_content
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO),
-        XLIFF_2.replace("SEGMENTS", SEGMENTS_2),
-    ],
+BROKEN = read_table(Path(__file__).with_name("broken_texts.txt"))
+PACKS = (bytes, gzip.compress, bz2.compress, lzma.compress)
+CONTENTS = (
+    *(TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO),
+    XLIFF_2.replace("SEGMENTS", SEGMENTS_2),
 )
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+INSERTED = [b"&l9;", f"<!DOCTYPE tmx [{LAUGHS}]>".encode(), b"<hi>" * 5_000, b"<!--", b"</tu>", b"a" * 500_000]
+INSERTED += [b'"', b'"\n' * 999, b"\t" * 100_000, b"[" * 100_000, b"\\ud83d", b"\r", b"\0", b"\xff\xfe", "😀".encode()]
+
+
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize("content", CONTENTS)
 def test_read_texts_any_format_and_compression_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
 
@@ -402,6 +411,7 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
+        *((content.encode(), "a", said) for content, said in BROKEN),
         (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
         (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
@@ -410,23 +420,8 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (b"\xff\xff\xff\xff\x98\x02\0\0\x10\0\0\0", "a", "a Parquet or Arrow file; write it as JSON lines"),
         (b"\xde\x12\x04\x95\0\0\0\0", "a", "a compiled message catalogue (MO); take its PO file"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
-        (b"<?xml version='1.0'?><TS/>", "a", "XML, but neither TMX nor XLIFF"),
-        (b"<xliff version='2.2'><file><unit/></file></xliff>", "a", "XLIFF 2.2; export it as XLIFF 2.1, 2.0 or 1.2"),
-        (b'msgid "a"\nmsgstr "b"\nmsgid "c"\n', "a", "line 3: ends in a message without a msgstr (PO); copy"),
-        (b'msgid "a"\nmsgid "b"\nmsgstr ""\n', "a", "line 2: a second msgid in a message (PO); delete one"),
-        (b"one column\n", "a", "text of one column"),
-        (b"German\tFrench\nb\tc\n", "a", "line 1 looks like a heading (German, French), but lacks de or en; name"),
-        (b"tpi_Latn\tdik_Latn\nb\tc\n", "a", "line 1 looks like a heading (tpi_Latn, dik_Latn), but lacks de or en"),
-        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; correct the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
-        (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
-        (b"de,en\na,b,\nc, d,e\n", "a", "line 3 has 3 columns, but the first line has 2; put double quotes around"),
-        (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
-        (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
-        (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
-        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: character 1: a lone surrogate"),
-        (b'[{"de": "a"}]', "a", "line 1: not an object"),
         (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
         (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; correct it, or convert"),
         (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
@@ -436,12 +431,46 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
         (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "incomplete or damaged gzip file (Compressed file ended"),
         (b"not gzip", "a.tsv.gz", "incomplete or damaged gzip file (Not a gzipped file"),
     ],
-)  # fmt: skip
+)
 def test_read_texts_broken_file_raises_a_one_line_error(read: Read, content: bytes, name: str, said: str) -> None:
     with pytest.raises(DataError) as told:
         read(content, name)
     assert str(told.value).split(": ", 1)[1].startswith(said)
     assert "\n" not in str(told.value)
+
+
+@seed(0)
+@hypothesis.settings(max_examples=100, database=None, phases=[hypothesis.Phase.generate])
+@given(
+    st.sampled_from(CONTENTS),
+    st.sampled_from(PACKS),
+    st.lists(
+        st.tuples(st.floats(0, 1), st.sampled_from(INSERTED) | st.binary(min_size=1, max_size=4) | st.none()),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_read_texts_damaged_file_gives_pairs_or_one_line(
+    tmp_path_factory: pytest.TempPathFactory,
+    content: str,
+    pack: Callable[[bytes], bytes],
+    damages: list[tuple[float, bytes | None]],
+) -> None:
+    damaged, path = pack(content.encode()), tmp_path_factory.getbasetemp() / "damaged"
+    for share, inserted in damages:  # None: cut there
+        place = int(share * len(damaged))
+        damaged = damaged[:place] + (b"" if inserted is None else inserted + damaged[place + 2 :])
+    path.write_bytes(damaged)
+    said = ""
+    tracemalloc.start()
+    try:
+        list(places(path))
+    except DataError as error:
+        said = str(error)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert (peak < 64e6, "\n" in said) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -499,9 +528,8 @@ def test_read_texts_tsv_heading_names_a_column_that_rows_lack(read: Read) -> Non
 
 
 def test_read_texts_expanding_entities_are_refused(read: Read) -> None:
-    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
-    bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
+    bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{LAUGHS}]><tmx><body>{unit}</body></tmx>'
     with pytest.raises(DataError, match=r"text: declares an entity other than a short text; delete"):
         read(bomb)
 

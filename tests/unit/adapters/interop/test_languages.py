@@ -1,6 +1,8 @@
 """The languages and vocabularies of imported models, and models with several target languages."""
 
 import json
+import os
+import pickle
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -255,7 +257,16 @@ def configured(place: Path, **more: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | more))
 
 
+def test_import_hugging_face_pickle_error_suggests_no_execution(theirs: Path, tmp_path: Path) -> None:
+    (theirs / "model.safetensors").unlink()
+    os.mkfifo(theirs / "model.safetensors")
+    (theirs / "pytorch_model.bin").write_bytes(pickle.dumps(print, 2))
+    with pytest.raises(DataError, match=r"model\.bin: damaged, or a pickle that could run code, [^\n]*; delete it$"):
+        import_run(theirs, runs_dir=tmp_path / "runs")
+
+
 def test_import_hugging_face_reads_languages_beam_and_tokens(theirs: Path, tmp_path: Path) -> None:
+    (theirs / "tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {"9" * 5000: {"content": "a"}}}))
     run = import_run(theirs, runs_dir=tmp_path / "runs")
     assert (run.config.data.source, run.config.data.target, run.config.decoding.beam_size) == ("en", "fr", 4)
     assert run.config.data.subwords.user_defined_symbols == ("<brand>",)
