@@ -161,7 +161,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins)
+    app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins, max_requests=limits.requests)
     described = [each for each in router.routes if isinstance(each, Route)]
     # FastAPI's own routes, which describe these to /openapi.json, take as long as all else of a short request
     app.routes[:0] = [*(_PlainRoute(each.path, each.endpoint, methods=each.methods) for each in described), *described]

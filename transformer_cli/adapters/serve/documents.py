@@ -12,7 +12,7 @@ from transformer_cli.adapters.documents.files import describe_counts
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.adapters.documents.translate import translate_file
 from transformer_cli.adapters.documents.uploads import MAX_CHARS, check_upload, translated_name
-from transformer_cli.adapters.serve.job_queue import MAX_BATCH_COST, TOKEN_COST, FunctionJob, JobQueue, ServerBusy
+from transformer_cli.adapters.serve.job_queue import TOKEN_COST, FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import AUTO, MAX_DETECT_CHARS, Directions
 from transformer_cli.adapters.serve.request_bodies import FileBody, Limits, refuse_over_limit
 from transformer_cli.config.schema import TranslationSettings
@@ -51,6 +51,7 @@ class _QueuedEngine:
     engine: Engine
     queue: JobQueue
     cost: int
+    batch_cost: int
     is_wanted: BeforeStep
 
     def __getattr__(self, name: str) -> Any:
@@ -59,7 +60,7 @@ class _QueuedEngine:
     def translate(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep
     ) -> Iterator[SearchResult]:
-        tokens = MAX_BATCH_COST // TOKEN_COST // settings.rows_per_sentence
+        tokens = self.batch_cost // TOKEN_COST // settings.rows_per_sentence
         for rows in batches_longest_first([each.ids for each in sentences], tokens):
             self.is_wanted()
             compute = partial(self._compute, [sentences[row] for row in rows], settings)
@@ -89,9 +90,9 @@ def translate_document(
     translator = copy(chosen.with_terms(body.glossary))
     cost = min(len(content), limits.characters)
     rows, positions = translator.settings.rows_per_sentence, translator.max_length or limits.line_tokens
-    most = min(positions, limits.line_tokens + N_SOS_EOS, MAX_BATCH_COST // TOKEN_COST // rows)
+    most = min(positions, limits.line_tokens + N_SOS_EOS, limits.batch_cost // TOKEN_COST // rows)
     translator.pipeline = replace(translator.pipeline, max_length=most)  # a longer sentence is cut
-    translator.engine = _QueuedEngine(translator.engine, queue, cost, is_wanted)  # type: ignore[assignment]
+    translator.engine = _QueuedEngine(translator.engine, queue, cost, limits.batch_cost, is_wanted)  # type: ignore[assignment]
     found = translate_file(translator, content, file_format, max_chars=MAX_CHARS)
     to_check = [
         {"place": place.unit + place.part, "source": source, "translation": target, "check": what}

@@ -1,9 +1,10 @@
 """A queue of jobs, and the threads (workers) that compute them in batches. Knows translators and lines, but no HTTP.
 
 Each request is a job. Its cost is its characters × the hypotheses of its search. Short jobs, which cost at most
-SHORT_JOB_COST, come before long ones; but when LONG_JOB_DELAY_S have passed since the last batch of a long job, a long
-one is next, so that none waits for ever. A free worker fills a batch up to MAX_BATCH_COST: first from the next job,
-then from jobs of the same run and settings that do not cost more. An encoded line costs at least TOKEN_COST per token.
+`Limits.short_job_cost`, come before long ones; but when `long_job_delay_s` have passed since the last batch of a long
+job, a long one is next, so that none waits for ever. A free worker fills a batch up to `batch_cost`: first from the
+next job, then from jobs of the same run and settings that do not cost more. An encoded line costs at least TOKEN_COST
+per token.
 """
 
 import math
@@ -26,11 +27,7 @@ from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.translate import PART_KEY_STEP, PIECE_KEY_STEP, Translator
 
 SPLIT_REMEDY = "split the sentence"  # for a client whose sentence is too long
-MAX_BATCH_LINES = 128  # about as many as Translator decodes at once
-MAX_BATCH_COST = 1 << 12  # in characters × hypotheses: at most 0.2 s of a small model
 TOKEN_COST = 4  # characters per token in usual text
-SHORT_JOB_COST = MAX_BATCH_COST  # jobs that cost at most this are computed first, in order of arrival
-LONG_JOB_DELAY_S = 0.25  # from the end of a long job's batch until the next one comes before short jobs
 
 
 class ServerBusy(TfmError):
@@ -43,7 +40,7 @@ class Job:
 
     n_lines: int = 1
     """how many waiting lines it counts as until it is done"""
-    cost: int = SHORT_JOB_COST
+    cost: int = Limits.short_job_cost
     """its whole cost, estimated on arrival"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
     arrived: float = field(default_factory=monotonic, init=False)
@@ -113,7 +110,7 @@ class TranslationJob(Job):
 
     def _encode_line(self, limits: Limits) -> None:
         index, encoder = len(self.input_lines), self.translator.pipeline.line_encoder(SPLIT_REMEDY)
-        by_hypotheses = MAX_BATCH_COST // TOKEN_COST // self.translator.settings.rows_per_sentence
+        by_hypotheses = limits.batch_cost // TOKEN_COST // self.translator.settings.rows_per_sentence
         text, max_tokens = self.lines[index], max(1, min(limits.line_tokens, by_hypotheses))
         try:
             line = encoder.split_to_fit(text, max_tokens) if self.are_sentences else encoder.encode(text)
@@ -220,7 +217,9 @@ class JobQueue:
                 outcomes = dict.fromkeys(jobs, error)
             with self._changed:
                 self._n_busy -= 1
-                self._long_batch_ended = monotonic() if first.cost > SHORT_JOB_COST else self._long_batch_ended
+                self._long_batch_ended = (
+                    monotonic() if first.cost > self._limits.short_job_cost else self._long_batch_ended
+                )
             for job, outcome in outcomes.items():
                 self._finish(job, outcome)
 
@@ -244,7 +243,7 @@ class JobQueue:
                 self._changed.wait(left)
             job = self._choose_job(waiting)
             job.is_available = False
-            self._long_batch_ended = math.inf if job.cost > SHORT_JOB_COST else self._long_batch_ended
+            self._long_batch_ended = math.inf if job.cost > self._limits.short_job_cost else self._long_batch_ended
             self._n_busy += 1
             if len(waiting) > 1:
                 self._changed.notify()
@@ -255,16 +254,16 @@ class JobQueue:
 
         So a job that costs 10,000 comes before one that costs 100,000 and has waited up to a hundred times as long.
         """
-        now, short = monotonic(), next((job for job in waiting if job.cost <= SHORT_JOB_COST), None)
-        if short and now - self._long_batch_ended < LONG_JOB_DELAY_S:
+        now, short = monotonic(), next((job for job in waiting if job.cost <= self._limits.short_job_cost), None)
+        if short and now - self._long_batch_ended < self._limits.long_job_delay_s:
             return short
-        long = (job for job in waiting if job.cost > SHORT_JOB_COST)
+        long = (job for job in waiting if job.cost > self._limits.short_job_cost)
         return max(long, key=lambda job: (1 + now - job.arrived) / job.cost**2, default=waiting[0])
 
     def _form_batch(self, first: TranslationJob) -> _Batch:
         """Take parts of a job, then of others that cost no more. Returns [] if the job was cancelled or has failed."""
         with self._changed:
-            max_cost = max(first.cost, SHORT_JOB_COST)
+            max_cost = max(first.cost, self._limits.short_job_cost)
             available = [job for job in self._jobs.values() if isinstance(job, TranslationJob) and job.is_available]
             others = [job for job in available if job.cost <= max_cost and job.can_batch_with(first)]
             for job in others:
@@ -273,9 +272,11 @@ class JobQueue:
         left, limits = math.inf, self._limits
         for job in (first, *others):
             try:
-                while len(batch) < MAX_BATCH_LINES and not job.future.done() and (part := job.next_part(left, limits)):
+                while (
+                    len(batch) < limits.batch_lines and not job.future.done() and (part := job.next_part(left, limits))
+                ):
                     batch.append((job, part))
-                    left = min(left, MAX_BATCH_COST) - part.cost
+                    left = min(left, limits.batch_cost) - part.cost
             except Exception as error:
                 self._finish(job, error)
             if job.has_more:

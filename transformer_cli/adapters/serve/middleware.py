@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from transformer_cli.errors import defect
 
 MAX_LOGGED_CHARS = 100  # of a path or a client's name
-MAX_REQUESTS = 900  # at a time
 CHUNKED_BODY = "Invalid request: its body comes in chunks; send it with a Content-Length"
 TOO_MANY_REQUESTS = "too many requests at once; try again later"
 SHUTTING_DOWN = "the server is shutting down; try again later"
@@ -61,9 +60,10 @@ class RequestMiddleware:
     cannot set. Starlette's TrustedHostMiddleware refuses numeric addresses, and does not answer in JSON.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str], max_requests: int) -> None:
         """hosts: the server's names besides localhost, or * for any. origins: sites whose pages may send requests."""
         self._app = app
+        self._max_requests = max_requests
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
         self._n_running = 0
@@ -110,7 +110,7 @@ class RequestMiddleware:
 
     def _refusal(self, scope: Scope, headers: dict[bytes, bytes], is_proxy: bool) -> JSONResponse | None:
         """Returns the refusal of a request: too many are running, or its path or headers are wrong; None: accepted."""
-        if self._n_running > MAX_REQUESTS:
+        if self._n_running > self._max_requests:
             return JSONResponse({"error": TOO_MANY_REQUESTS}, 503, {"Retry-After": "1", "Connection": "close"})
         if not scope["path"].isprintable():  # Starlette takes "/metrics\n" for /metrics; a proxy's rule may not
             return JSONResponse({"error": "Not Found"}, 404)

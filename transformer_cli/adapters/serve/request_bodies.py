@@ -24,7 +24,6 @@ CLIENT_CLOSED = 499  # nginx's status for a client that has disconnected
 MAX_ENTRIES = 1000  # fields of a form, texts in a list, ids of a prefix, terms of a glossary
 MAX_TERM_CHARS = 200
 MAX_PART_HEADER = 1000  # bytes of a multipart form's part that are searched for its name
-SMALL_BODY_BYTES = 1 << 16  # a body up to this size is always read, and parsed at once
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_TYPE = re.compile(r"application/(.*\+)?json")
 UNREADABLE_FORM = "Invalid request: not a valid form; send JSON or a form"
@@ -47,7 +46,9 @@ class Limits:
     file_bytes: int = 2 << 20
     """bytes of a document"""
     all_bodies_bytes: int = 64 << 20
-    """bytes of all bodies that are arriving or not parsed yet; beyond it, only those up to SMALL_BODY_BYTES are read"""
+    """bytes of all bodies that are arriving or not parsed yet; beyond it, only small ones are read"""
+    small_body_bytes: int = 1 << 16
+    """bytes of a small body, which is always read, and parsed at once"""
     body_timeout_s: float = 30.0
     """how long a client may take to send a body"""
     json_values: int = 5000
@@ -72,6 +73,16 @@ class Limits:
     """lines of all requests that wait for their translation"""
     waiting_cost: int = 2_000_000
     """cost of these lines, in characters × hypotheses; a request that costs more is accepted if the queue is empty"""
+    requests: int = 900
+    """requests at a time"""
+    batch_lines: int = 128
+    """lines of a batch: about as many as Translator decodes at once"""
+    batch_cost: int = 1 << 12
+    """cost of a batch: at most 0.2 s of a small model"""
+    short_job_cost: int = 1 << 12
+    """jobs that cost at most this are computed first, in order of arrival"""
+    long_job_delay_s: float = 0.25
+    """from the end of a long job's batch until the next one comes before short jobs"""
     batching_delay_s: float = 0.005
     """how long a worker waits for further requests to fill a batch, if several clients send requests"""
 
@@ -157,7 +168,7 @@ async def read_body(request: Request, model: type[Body]) -> Body:
     limits: Limits = request.app.state.service.limits
     takes_file = "file" in model.model_fields
     parameters = await _parse_request(
-        request, limits.file_bytes + SMALL_BODY_BYTES if takes_file else limits.body_bytes
+        request, limits.file_bytes + limits.small_body_bytes if takes_file else limits.body_bytes
     )
     if not takes_file and any(isinstance(each, tuple) for each in parameters.values()):
         raise DataError(UNREADABLE_FORM)
@@ -177,7 +188,7 @@ async def _parse_request(request: Request, max_bytes: int) -> dict[str, Any]:
     service, body = request.app.state.service, bytearray()
     try:
         await _receive(request, body, max_bytes)
-        if len(body) <= SMALL_BODY_BYTES:
+        if len(body) <= service.limits.small_body_bytes:
             return _parse_body(request, bytes(body))
         async with service.parsing_lock:
             return await asyncio.to_thread(_parse_body, request, bytes(body))
@@ -206,7 +217,7 @@ async def _receive(request: Request, body: bytearray, max_bytes: int) -> None:
         if size > max_bytes:
             why = f"Invalid request: its body has more than {max_bytes:,} bytes; send it in parts"
             refused = HTTPException(413, why, close)
-        elif size > SMALL_BODY_BYTES and service.n_body_bytes + len(chunk) > limits.all_bodies_bytes:
+        elif size > limits.small_body_bytes and service.n_body_bytes + len(chunk) > limits.all_bodies_bytes:
             why = "too many bytes of requests are arriving; try again later"
             refused = refused or HTTPException(503, why, {**close, "Retry-After": "1"})
         if refused:

@@ -8,16 +8,14 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
-
 from forked import Forks
+from kinds import Tfm
 from served import PATIENCE_S
 from transformer_cli import Translator
 
@@ -119,11 +117,8 @@ def test_serve_ctrl_c_after_a_signal_ends_at_once(forks: Forks, project: Path, t
         assert isinstance(answer.exception(), OSError)
 
 
-def test_serve_empty_api_key_is_refused(
-    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TFM_API_KEY", "")
-    code, _, err = tfm("serve", cwd=tmp_path)
+def test_serve_empty_api_key_is_refused(tfm: Tfm, tmp_path: Path) -> None:
+    code, _, err = tfm("serve", cwd=tmp_path, environment={"TFM_API_KEY": ""})
     assert (code, "--api-key is empty" in err) == (2, True)
 
 

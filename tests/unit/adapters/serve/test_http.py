@@ -25,7 +25,7 @@ import pytest
 
 from served import JSON, PATIENCE_S, Running, running
 from transformer_cli import Translator
-from transformer_cli.adapters.serve import app, middleware, request_bodies, server
+from transformer_cli.adapters.serve import app, request_bodies, server
 from transformer_cli.adapters.serve.app import create_app
 from transformer_cli.adapters.serve.job_queue import FunctionJob
 from transformer_cli.adapters.serve.request_bodies import Limits
@@ -189,11 +189,8 @@ def test_server_with_too_many_idle_connections_closes_the_oldest(
         assert small.post("/translate", **ASKED).status == 200
 
 
-def test_server_too_many_requests_return_503_and_are_counted(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(middleware, "MAX_REQUESTS", 1)
-    with running(translator) as small:
+def test_server_too_many_requests_return_503_and_are_counted(translator: Translator) -> None:
+    with running(translator, limits=Limits(requests=1)) as small:
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as asking:
             asking.sendall(HEAD + b"Content-Length: 9\r\n\r\n")
@@ -334,7 +331,6 @@ def test_api_key_missing_or_wrong_parses_nothing(
 
 
 def test_bodies_beyond_the_total_limit_return_503(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_bodies, "SMALL_BODY_BYTES", 1000)
     most = 0
 
     class Counted(app.Service):
@@ -348,7 +344,10 @@ def test_bodies_beyond_the_total_limit_return_503(translator: Translator, monkey
     monkeypatch.setattr(app, "Service", Counted)
     body = json.dumps({**ASKED, "api_key": "x" * 99_000}).encode()
     head = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    with running(translator, limits=Limits(all_bodies_bytes=350_000)) as small, ExitStack() as open_:
+    with (
+        running(translator, limits=Limits(all_bodies_bytes=350_000, small_body_bytes=1000)) as small,
+        ExitStack() as open_,
+    ):
         where = urlsplit(small.url)
         clients = [open_.enter_context(socket.create_connection((where.hostname, where.port))) for _ in range(10)]
         for client in clients:

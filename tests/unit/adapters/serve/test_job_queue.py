@@ -23,8 +23,8 @@ LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Fra
 
 
 @contextmanager
-def started(n_workers: int = 1, limits: Limits = Limits()) -> Iterator[JobQueue]:
-    found = JobQueue(n_workers, limits)
+def started(n_workers: int = 1, **limits: Any) -> Iterator[JobQueue]:
+    found = JobQueue(n_workers, Limits(**limits))
     found.start()
     try:
         yield found
@@ -86,7 +86,7 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 
 
 def test_queue_with_several_clients_waits_to_fill_a_batch(translator: Translator, batches: list[list[str]]) -> None:
-    with started(2, Limits(batching_delay_s=1.0)) as queue:
+    with started(2, batching_delay_s=1.0) as queue:
         with busy_workers(queue):  # the other worker is busy
             futures = [submit(queue, translator, [line]) for line in LINES]
             wait(futures)
@@ -94,33 +94,25 @@ def test_queue_with_several_clients_waits_to_fill_a_batch(translator: Translator
 
 
 def test_queue_with_one_client_does_not_wait(translator: Translator, batches: list[list[str]]) -> None:
-    with started(limits=Limits(batching_delay_s=60.0)) as queue:
+    with started(batching_delay_s=60.0) as queue:
         for line in LINES:
             submit(queue, translator, [line]).result()
     assert batches == [[line] for line in LINES]
 
 
-def test_queue_short_job_passes_a_long_one(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 4)
-    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 100)
+def test_queue_short_job_passes_a_long_one(translator: Translator, batches: list[list[str]]) -> None:
     long = [f"Satz {n}" for n in range(20)]
-    with started() as queue, busy_workers(queue):
+    with started(batch_lines=4, short_job_cost=100) as queue, busy_workers(queue):
         first = submit(queue, translator, long)
         other = submit(queue, translator, LINES[:1])
     assert (len(first.result()), len(other.result())) == (20, 1)
     assert batches[:2] == [LINES[:1], long[:4]]
 
 
-def test_queue_short_job_passes_long_ones_that_came_before(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
-    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 40)
-    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 60.0)  # from the end of the job of `busy_workers`, which is long
+def test_queue_short_job_passes_long_ones_that_came_before(translator: Translator, batches: list[list[str]]) -> None:
     long = [[f"Satz {job} {n}" for n in range(8)] for job in range(3)]
-    with started() as queue, busy_workers(queue):
+    # the delay begins with the end of the job of `busy_workers`, which is long
+    with started(batch_lines=2, short_job_cost=40, long_job_delay_s=60.0) as queue, busy_workers(queue):
         jobs = [TranslationJob(translator, lines, range(8)) for lines in long]
         for job in jobs:
             job.arrived -= 1000.0
@@ -130,13 +122,8 @@ def test_queue_short_job_passes_long_ones_that_came_before(
     assert batches[:5] == [LINES[:1], long[0][:2], long[0][2:4], long[0][4:6], long[0][6:8]]
 
 
-def test_queue_long_job_gets_its_turn_before_short_ones(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
-    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 0.0)
-    with started() as queue, busy_workers(queue):
+def test_queue_long_job_gets_its_turn_before_short_ones(translator: Translator, batches: list[list[str]]) -> None:
+    with started(batch_lines=1, short_job_cost=10, long_job_delay_s=0.0) as queue, busy_workers(queue):
         futures = [submit(queue, translator, lines) for lines in (["Der Hund.", "Das Kind."], ["Ja"], ["Ja"])]
     wait(futures)
     assert batches[:2] == [["Der Hund."], ["Das Kind."]]
@@ -145,24 +132,17 @@ def test_queue_long_job_gets_its_turn_before_short_ones(
 def test_queue_slow_batches_delay_a_short_job_by_one_batch(
     translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
-    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
     monkeypatch.setattr(job_queue, "monotonic", lambda: time.monotonic() + 1000.0 * len(batches))
     long = ["Der kleine Hund."] * 4
-    with started(limits=Limits(batching_delay_s=0.0)) as queue, busy_workers(queue):
+    limits = {"batch_lines": 1, "short_job_cost": 10, "long_job_delay_s": 500}
+    with started(**limits, batching_delay_s=0.0) as queue, busy_workers(queue):
         futures = [submit(queue, translator, lines) for lines in (long, ["Ja"], ["Nein"], ["Hund 1"])]
     wait(futures)
     assert batches[:5] == [["Ja"], long[:1], ["Nein"], long[:1], ["Hund 1"]]
 
 
-def test_queue_orders_long_jobs_by_wait_over_squared_cost(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 1)
-    monkeypatch.setattr(job_queue, "SHORT_JOB_COST", 10)
-    monkeypatch.setattr(job_queue, "LONG_JOB_DELAY_S", 500.0)
-    with started() as queue, busy_workers(queue):
+def test_queue_orders_long_jobs_by_wait_over_squared_cost(translator: Translator, batches: list[list[str]]) -> None:
+    with started(batch_lines=1, short_job_cost=10, long_job_delay_s=500.0) as queue, busy_workers(queue):
         jobs = [
             TranslationJob(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)
         ]
@@ -175,19 +155,13 @@ def test_queue_orders_long_jobs_by_wait_over_squared_cost(
     assert batches == [["Hund 1"], ["Ja"], ["Kind " * 4], ["Hund " * 10], ["Hund " * 4]]
 
 
-@pytest.mark.parametrize(("cost", "beam_size", "limits"), [(40, 1, Limits(line_tokens=6)), (52, 2, Limits())])
+@pytest.mark.parametrize(("beam_size", "limits"), [(1, {"batch_cost": 40, "line_tokens": 6}), (2, {"batch_cost": 52})])
 def test_batch_counts_encoded_tokens_and_takes_parts_of_a_line(
-    translator: Translator,
-    batches: list[list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-    cost: int,
-    beam_size: int,
-    limits: Limits,
+    translator: Translator, batches: list[list[str]], beam_size: int, limits: dict[str, int]
 ) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", cost)
     translator = translator.with_options(beam_size=beam_size)
     line = ", ".join(["a b c d e"] * 5)
-    with started(limits=limits) as queue, busy_workers(queue):
+    with started(**limits) as queue, busy_workers(queue):
         future = queue.add(TranslationJob(translator, [line], [0], are_sentences=True))
         assert queue.n_waiting_lines == 2
     assert future.result()[0].text == " ".join(translator.translate(["a b c d e,"] * 4 + ["a b c d e"]))
@@ -195,21 +169,17 @@ def test_batch_counts_encoded_tokens_and_takes_parts_of_a_line(
     assert queue.n_waiting_lines == 0
 
 
-def test_batch_cost_is_limited(
-    translator: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_COST", 8)
+def test_batch_cost_is_limited(translator: Translator, batches: list[list[str]]) -> None:
     wide = translator.with_options(beam_size=4)
-    with started() as queue, busy_workers(queue):
+    with started(batch_cost=8) as queue, busy_workers(queue):
         futures = [submit(queue, each, ["Ja", "Nein"] * 2) for each in (translator, wide)]
     wait(futures)
     assert batches == [["Ja"], ["Nein"]] * 4  # 5 + 5; 17 and 17: one token counts as four characters
 
 
 def test_queue_limits_count_running_jobs_by_hypotheses(translator: Translator) -> None:
-    limits = Limits(waiting_cost=40 + job_queue.SHORT_JOB_COST)  # which a call costs
     wide = translator.with_options(beam_size=4)
-    with started(limits=limits) as queue:
+    with started(waiting_cost=40 + Limits.short_job_cost) as queue:  # which a call costs
         with busy_workers(queue):
             assert queue.n_waiting_lines == 1
             one, other = (submit(queue, each, ["Hund"]) for each in (translator, wide))  # 5 + 17
@@ -279,9 +249,8 @@ def test_queue_error_while_encoding_fails_only_its_job(translator: Translator, m
         assert queue.n_waiting_lines == 0
 
 
-def test_queue_forgets_cancelled_and_failed_jobs(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_queue, "MAX_BATCH_LINES", 2)
-    with started(limits=Limits(waiting_lines=5)) as queue:
+def test_queue_forgets_cancelled_and_failed_jobs(translator: Translator) -> None:
+    with started(batch_lines=2, waiting_lines=5) as queue:
         with busy_workers(queue):
             for _ in range(3):
                 gone = [submit(queue, translator, LINES[:2]) for _ in range(2)]
