@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMES_OF_OTHERS = {  # programs, formats and keys
-    "EDIT_SAVE",
+    *("EDIT_SAVE", "en_GB"),
     *("Default_Ignorable_Code_Point", "MALLOC_TRIM_THRESHOLD_", "MarianMTModel.from_pretrained", "fix_text"),
     *("MarianTokenizer.from_pretrained", "keepalive_timeout", "limit_concurrency", "originalData", "pooch.retrieve"),
     "textContent",

@@ -36,6 +36,11 @@ def test_translate_sentence_not_utf8_is_refused(tfm: Tfm, project: Path, command
     assert err.endswith(": character 6 is the byte 0xff, which is not UTF-8; give it in UTF-8\n")
 
 
+def test_prepare_file_whose_name_is_not_utf8_is_refused(tfm: Tfm, tmp_path: Path) -> None:
+    code, _, err = tfm("prepare", "m\udcfcller.tsv", "--source", "de", "--target", "en", cwd=tmp_path)
+    assert (code, "m\\xfcller.tsv: its name has bytes that are not UTF-8; rename it" in err) == (1, True)
+
+
 def test_picture_with_non_utf8_name_is_written(tfm: Tfm, workspace: Path) -> None:
     code, _, err = tfm("inspect", "--output", "a\udcff.png", "Hund", cwd=workspace)
     assert code == 0, err

@@ -10,6 +10,7 @@ import pytest
 
 from forked import Forks
 from kinds import Tfm
+from tables import read_table
 
 SENTENCE = "Der alte Hund singt im Park."
 CALLED_TWICE = """\
@@ -48,35 +49,14 @@ def test_translate_file_name_as_sentence_warns(tfm: Tfm, project: Path, tmp_path
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
-UNKNOWN = "neither plain text nor a known format, by its name"
-MARKUP = {
-    "a.md": "Markdown", "a.Markdown.gz": "Markdown", "a.rst": "reStructuredText", "a.adoc": "AsciiDoc",
-    "a.Rmd": "Markdown", "a.rc": UNKNOWN, "a.de.bak": UNKNOWN, "a.mp3": UNKNOWN, "a.xyz.gz": UNKNOWN,
-}  # fmt: skip
-KNOWN = "use `--format {}`"
-EXPORT = "export its text as one of html, docx, xliff, po, srt"
+OTHER_FORMATS = read_table(Path(__file__).with_name("other_formats.txt"))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("b.txt", "1\n00:00:01,000 --> 00:00:02,000\nHund\n", f"apparently subtitles (SRT); {KNOWN.format('srt')}"),
-        ("a.de", "<!DOCTYPE html>\n<html><p>Hund</p></html>", f"apparently an HTML document; {KNOWN.format('html')}"),
-        ("a.de", "<?xml version='1.0'?><a/>", f"apparently XML; {EXPORT}"),
-        ("a.JSON", "{}", f"a JSON file; {EXPORT}"),
-        ("a.yml.gz", "a: Hund\n", f"a YAML file; {EXPORT}"),
-        ("a.tmx", "<tmx/>", f"a translation memory (TMX); {EXPORT}"),
-        ("a.ass", "[Events]\n", f"subtitles (SubStation Alpha); {EXPORT}"),
-        ("a.tex", "Hund\n", f"a LaTeX document; {EXPORT}"),
-        ("a.sbv", "0:00:01.000,0:00:02.000\nHund\n", f"subtitles (SBV); {EXPORT}"),
-        ("a.txt", "0:00:01.000,0:00:02.000\nHund\n", f"apparently subtitles (SBV); {EXPORT}"),
-        ("a.twig", "{{ Hund }}\n", f"a template of a page; {KNOWN.format('html')}"),
-        *((name, "# Hund\n", f"{what}; {EXPORT}") for name, what in MARKUP.items()),
-    ],
-)
+@pytest.mark.parametrize(("file", "said"), OTHER_FORMATS)
 def test_translate_file_of_another_format_is_refused(
-    tfm: Tfm, project: Path, tmp_path: Path, name: str, content: str, said: str
+    tfm: Tfm, project: Path, tmp_path: Path, file: str, said: str
 ) -> None:
+    name, _, content = file.partition(": ")
     path = tmp_path / name
     path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
     remedy = "or translate its lines, markup included, by `--format text`"

@@ -130,33 +130,6 @@ def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: 
     assert all(not any(found.values()) for found in cleaned.manifest["overlap"].values())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["memory.tsv", "--source", "de"], "--target is missing: give the language of the target, such as --target de"),
-        (["memory.tsv", *LANGUAGES, "--columns", "1,0"], "--columns 1,0: data.columns: value 2 '0' is not a"),
-        (["memory.tsv", "--source", "d/e", "--target", "en"], "--source d/e: data.source: 'd/e' is not a code"),
-        (["memory.tsv", "--source", "german", "--target", "en"], "--source german: data.source: 'german' is not"),
-        (["memory.tsv", "--source", "de", "--target", "de"], "--source and --target are both de; name two languages"),
-        (["memory.tsv", *LANGUAGES, "--multi30k-dir", "."], "--multi30k-dir cannot be used with FILEs; leave"),
-        (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
-        (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml exists already, for other"),
-        (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
-        (["memory.tsv", *LANGUAGES, "--columns", "1, 4"], ": line 1 has 2 columns, but column 4 is wanted; correct"),
-        (["train.de", *LANGUAGES], "train.de: the other side, in en, is not given; name its file, too"),
-        (["m\udcfcller.tsv", *LANGUAGES], "m\\xfcller.tsv: its name has bytes that are not UTF-8; rename it"),
-        (["train.de", "train.en", *LANGUAGES, "--columns", "5,9"], "no file is a table or JSON lines; leave it out"),
-        (["--columns", "1,2"], "--columns 1,2 needs FILEs; name them, or use --set"),
-    ],
-)  # fmt: skip
-def test_prepare_files_wrong_arguments_print_one_line(tfm: Tfm, files: Path, arguments: list[str], said: str) -> None:
-    (files / "other.yaml").write_text("name: other\n", encoding="utf-8")
-    code, out, err = tfm("prepare", *arguments, cwd=files)
-    assert (code in (1, 2), out) == (True, "")
-    assert said in err.rstrip("\n").split("\n")[-1]
-    assert not (files / "data").exists()
-
-
 # More text for a run
 
 

@@ -19,6 +19,10 @@ CONFIGS = {
     "json.yaml": b'{"training": {"epochs": "3"}}',
     "documents.yaml": b"name: a\n---\nname: b\n",
     "letter.docx": b"PK\x03\x04" + bytes(26) + b"word/document.xml",
+    "other.yaml": b"name: other\n",
+    "memory.tsv": b"Der Hund\tThe dog\n",
+    "train.de": b"Der Hund\n",
+    "train.en": b"The dog\n",
 }
 
 

@@ -41,6 +41,15 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "own.yaml"
 
 
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, which is not that of `path`."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
 def load(path: Path, text: str, *overrides: str) -> Config:
     path.write_text(text, encoding="utf-8")
     return load_config(path, overrides)
@@ -62,9 +71,8 @@ def doubled(value: str) -> str:
 # What loads
 
 
-def test_load_config_finds_every_shipped_config_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").mkdir()  # a folder is not a config
+def test_load_config_finds_every_shipped_config_by_name(here: Path) -> None:
+    (here / "demo").mkdir()  # a folder is not a config
     assert len(YAMLS) > 5
     assert [*shipped_configs()] == [path.stem for path in YAMLS]
     for path in YAMLS:
@@ -72,9 +80,8 @@ def test_load_config_finds_every_shipped_config_by_name(tmp_path: Path, monkeypa
     assert load_config("multi30k") == load_config() == Config()
 
 
-def test_load_config_file_takes_precedence_over_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo").write_text("name: mine", encoding="utf-8")
+def test_load_config_file_takes_precedence_over_shipped(here: Path) -> None:
+    (here / "demo").write_text("name: mine", encoding="utf-8")
     assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
 
 
@@ -141,18 +148,14 @@ def test_dump_config_loads_as_itself(path: Path, text: str) -> None:
     assert load(path, dump_config(config)) == config
 
 
-def test_load_config_file_paths_are_relative_to_it(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.chdir("/")
+@pytest.mark.usefixtures("here")
+def test_load_config_file_paths_are_relative_to_it(path: Path, tmp_path: Path) -> None:
     found = [place for _, place in load(path, OWN_FILES).data.texts]
-    expected = [tmp_path / "a.en", tmp_path.parent / "a.fr", Path("/b.en"), Path("/home/me/b.fr")]
+    expected = [tmp_path / "a.en", tmp_path.parent / "a.fr", Path("/b.en"), Path.home() / "b.fr"]
     assert found == expected
 
 
-def test_load_config_set_paths_are_relative_to_cwd(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+def test_load_config_set_paths_are_relative_to_cwd(path: Path, tmp_path: Path, here: Path) -> None:
     config = load(path, OWN_FILES, "data.files.valid.source=c.en", "data.files.train.target=~/c.fr")
     texts = dict(config.data.texts)
     assert texts["valid.source"] == here / "c.en"
@@ -177,10 +180,7 @@ def test_load_config_unknown_home_is_an_error(path: Path) -> None:
         load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")
 
 
-def test_load_config_makes_vectors_paths_absolute(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
+def test_load_config_makes_vectors_paths_absolute(path: Path, tmp_path: Path, here: Path) -> None:
     text = "model: {vectors: {source: my.vec, target: glove, freeze: true}}"
     vectors = load(path, text).model.vectors
     assert (vectors.source, vectors.target, vectors.freeze) == (str(tmp_path / "my.vec"), str(tmp_path / "glove"), True)

@@ -3,15 +3,18 @@
 import json
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import spacy
 
+from tables import read_tables
 from transformer_cli.errors import ConfigError
 from transformer_cli.text import words as module
 from transformer_cli.text.words import Detokenizer, Tokenizer, Tokens, learn_detokenizer, tokenizer_or_fallback
 
+TABLES = read_tables(Path(__file__).with_name("words.txt"))
 AWKWARD = (
     "Dr. Müller's t-shirt (z.B. in A.B.) isn't/can't:-) u.s.w.... 5,50€ https://a.example/b?c=d, e.mail@example.org!",
     "«L'homme» d'aujourd'hui qu'il—lui‚ 10°C 3.5kg 12:30am don't. gonna :') U.S. U.S . : ) '' `` a.m. p.m..",
@@ -52,17 +55,10 @@ def learn(sentences: Iterable[Tokens]) -> Detokenizer:
 
 
 @pytest.mark.parametrize(
-    ("language", "text", "expected"),
-    [
-        ("de", "Haus-Türen, z.B. Dr. Müllers!", "haus-türen~, z.b. dr. müllers~!"),
-        ("de", "„Geht's?“, sagt er.", "„~geht's~?~“~, sagt er~."),
-        ("de", "GROẞE STRAẞE", "große straße"),
-        ("en", "A t-shirt, please", "a t~-~shirt~, please"),
-        ("en", "It's 5pm (cannot)...", "it~'s 5~pm (~can~not~)~..."),
-        ("en", "\ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog"),
-    ],
+    ("line", "expected"), [*TABLES["tokens"], ("en: \ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog")]
 )
-def test_tokenizer_splits_as_spacy(language: str, text: str, expected: str) -> None:
+def test_tokenizer_splits_as_spacy(line: str, expected: str) -> None:
+    language, _, text = line.partition(": ")
     split = tokenizer(language).split(text)
     wanted = tokens(expected)
     assert split.words == wanted.words == tokenizer(language).tokens(text)
@@ -133,55 +129,21 @@ SENTENCES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ("", ""),
-        ("one", "one"),
-        ("x ( y ) , z .", "x (y), z."),  # brackets and stops lean the same way on words never seen
-        ("a t - shirt", "a t-shirt"),  # a pair glued against the rule
-        ("red - blue", "red - blue"),  # the hyphen mostly stands apart
-        ("i do n't", "i don't"),
-        ("we did n't", "we did n't"),  # letters lean on nothing unless the pair was seen
-    ],
-)
+@pytest.mark.parametrize(("words", "text"), [*TABLES["learned from all sentences"], ("", "")])
 def test_detokenizer_learns_missing_spaces(words: str, text: str) -> None:
     assert learned(*SENTENCES).detokenize(words.split()) == text
 
 
-@pytest.mark.parametrize(
-    ("sentences", "text"),
-    [
-        (["a~b", "a~b", "a b"], "ab"),
-        (["a~b", "a b", "a b"], "a b"),
-        (["a~b", "a b"], "a b"),  # a tie goes by the rule: words are apart
-        (["a~.", "a .", "c~."], "a."),  # a tie goes by the rule: "." leans to the left
-        (["a .", "c~.", "d~.", "e~."], "a ."),
-        (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
-    ],
-)
-def test_learn_detokenizer_pair_follows_its_majority(sentences: list[str], text: str) -> None:
-    assert learned(*sentences).detokenize(["a", text[-1]]) == text
+@pytest.mark.parametrize(("sentences", "text"), TABLES["learned from these"])
+def test_learn_detokenizer_pair_follows_its_majority(sentences: str, text: str) -> None:
+    assert learned(*sentences.split(" ¦ ")).detokenize(["a", text[-1]]) == text
 
 
-@pytest.mark.parametrize(
-    ("sentence", "attach_left", "attach_right"),
-    [
-        ("a~.", {"."}, set()),
-        ("(~a", set(), {"("}),
-        ("a~n't", set(), set()),  # both edges are letters
-        ("a~'s", {"'s"}, set()),
-        ("5~%", {"%"}, set()),
-        (".~)", set(), set()),  # neither edge is a letter
-        ("a~. a .", set(), set()),  # as often with a space as without one
-        ("a~. a~. a~. b . c .", {"."}, set()),  # without a space three times, apart twice
-    ],
-)
-def test_learn_detokenizer_attaches_only_non_letters(
-    sentence: str, attach_left: set[str], attach_right: set[str]
-) -> None:
+@pytest.mark.parametrize(("sentence", "attached"), TABLES["attached"])
+def test_learn_detokenizer_attaches_only_non_letters(sentence: str, attached: str) -> None:
     detokenizer = learned(sentence)
-    assert (set(detokenizer.attach_left), set(detokenizer.attach_right)) == (attach_left, attach_right)
+    found = {"left": detokenizer.attach_left, "right": detokenizer.attach_right}
+    assert "".join(f"to the {side} {word}" for side, words in found.items() for word in words) == attached
 
 
 @pytest.mark.parametrize("sentences", ["两~只~狗", "ein hund läuft"])

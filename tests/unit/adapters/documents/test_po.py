@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from tables import read_tables
 from transformer_cli.adapters.corpora import po
 from transformer_cli.adapters.corpora.formats import UNCONFIRMED, read_texts
 from transformer_cli.adapters.corpora.po import FUZZY_FLAG, MACHINE_COMMENT
@@ -16,8 +17,8 @@ from transformer_cli.errors import DataError
 
 HEADER = 'msgid ""\nmsgstr ""\n"Language: en\\n"\n"Content-Type: text/plain; charset=UTF-8\\n"\n\n'
 
-
 MARK = f"{MACHINE_COMMENT}\n"
+TABLES = read_tables(Path(__file__).with_name("po.txt"))
 
 
 def translated(text: str, encoding: str = "utf-8") -> str:
@@ -25,26 +26,7 @@ def translated(text: str, encoding: str = "utf-8") -> str:
     return opened.render([turned(block) for block in opened.blocks]).decode(encoding).replace(MARK, "")
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ('msgid "ein hund"\nmsgstr ""\n', 'msgid "ein hund"\nmsgstr "EIN HUND"\n'),
-        ('#: a.c:1\nmsgctxt "x"\nmsgid "a \\"b\\" \\\\"\nmsgstr ""',
-         '#: a.c:1\nmsgctxt "x"\nmsgid "a \\"b\\" \\\\"\nmsgstr "A \\"B\\" \\\\"'),
-        ('msgid ""\n"ein "\n"hund"\nmsgstr ""\n', 'msgid ""\n"ein "\n"hund"\nmsgstr "EIN HUND"\n'),
-        ('msgid "hund\\n"\nmsgstr ""\r\n', 'msgid "hund\\n"\nmsgstr "HUND\\n"\r\n'),
-        ('msgid "ein\\nhund\\n"\nmsgstr ""\n', 'msgid "ein\\nhund\\n"\nmsgstr ""\n"EIN\\n"\n"HUND\\n"\n'),
-        ('msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n',
-         'msgid "Ein.\\n  -a\\tHund"\nmsgstr ""\n"eIN.\\n"\n"  -a\\thUND"\n'),
-        ('msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr ""\n',
-         'msgid "\\303\\244rger \\x21 \\377 \\033 a"\nmsgstr "ÄRGER ! \\377 \\033 A"\n'),
-        ('msgid "ein"\n\n" hund"\n\nmsgstr ""\n', 'msgid "ein"\n\n" hund"\n\nmsgstr "EIN HUND"\n'),
-        ('msgid "x"\nmsgstr ""\n\n \n"Y"\n\nmsgid "z"\nmsgstr ""\n',
-         'msgid "x"\nmsgstr ""\n\n \n"Y"\n\nmsgid "z"\nmsgstr "Z"\n'),
-        ('msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr ""\n',
-         'msgid "<p>a</p><B>x</b> <br/>c <d>"\nmsgstr "<p>A</p><B>X</b> <br/>C <d>"\n'),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("message", "expected"), TABLES["untranslated messages"])
 def test_po_untranslated_messages_get_a_translation(message: str, expected: str) -> None:
     assert translated(HEADER + message) == HEADER + expected
     assert translated(f'{HEADER}{message.rstrip()}\n\n#, c-format\n#~ msgid "x"\n') == (
@@ -54,22 +36,8 @@ def test_po_untranslated_messages_get_a_translation(message: str, expected: str)
 
 @pytest.mark.parametrize(
     ("source", "expected"),
-    [
-        ("<b>rot</b> hund", "HUND <b>ROT</b>"),
-        (r"ein <a href=\"%s\">roter</a> hund<br>da", r"HUND <a href=\"%s\">ROTER</a> EIN<br>DA"),
-        ("nimm <0>rot</0> <datei>", "<0>ROT</0> NIMM <datei>"),
-        ("<b><img src='x'>rot</b> hund", "HUND <b><img src='x'>ROT</b>"),
-        ("<section>rot hund</section><link>rot</link> hund", "<section>HUND ROT</section>HUND <link>ROT</link>"),
-        ("a < b und c > d", "D > C UND B < A"),
-        (r"  -q, --quiet=DATEI   rot hund\n                 da",
-         r"  -q, --quiet=DATEI   DA HUND\n                 ROT"),
-        (r"rot --quiet, -q --hund--\n  -h", r"--HUND-- -q --quiet, ROT\n  -h"),
-        (r"ein ``%s \"x\"`` :a:`b c` |d| `e`", '`e` |d| :a:`b c` ``%s \\"x\\"`` EIN'),
-        ("rot :ref:`ein hund <b c>` da `x <d>`__", "`X <d>`__ DA :ref:`HUND EIN <b c>` ROT"),
-        ("`rot' und `da'", "`DA' UND `ROT'"),
-        (r"ein \033[1m\033[31mroter\x1b[m hund\x1b]0;x\a", r"HUND \033[1m\033[31mROTER\x1b[m EIN\x1b]0;x\a"),
-    ],
-)  # fmt: skip
+    [*TABLES["tags"], (r"  -q, -x   rot hund\n           da", r"  -q, -x   DA HUND\n           ROT")],
+)
 def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode().replace(MARK, "")
@@ -128,20 +96,10 @@ def test_po_mark_stands_before_the_previous_msgid() -> None:
     assert written == before + MARK + after.replace('""', '"dog"')
 
 
-@pytest.mark.parametrize(
-    ("message", "is_renewed"),
-    [
-        ('# machine translation\nmsgid "hund"\nmsgstr ""\n"do"\n"g"\n', True),
-        ('#: a.c\n# machine translation\n#, c-format\nmsgctxt "x"\nmsgid "hund"\nmsgstr "dog"\n', True),
-        (f'{MARK}msgid "hund"\nmsgid_plural "hund"\nmsgstr[0] "dog"\nmsgstr[1] "dog"\n', True),
-        ('# machine translation\n#, fuzzy\nmsgid "hund"\nmsgstr "dog"\n', False),
-        ('#, fuzzy\nmsgid "hund"\nmsgstr "dog"\n', False),
-        ('msgid "hund"\nmsgstr "dog"\n', False),
-    ],
-)
-def test_po_renews_only_its_own_translations(message: str, is_renewed: bool) -> None:
+@pytest.mark.parametrize(("message", "becomes"), TABLES["own translations"])
+def test_po_renews_only_its_own_translations(message: str, becomes: str) -> None:
     header = HEADER.replace("\n\n", '\n"Plural-Forms: nplurals=2; plural=(n != 1);\\n"\n\n')
-    expected = message.replace('""\n"do"\n"g"', '"dog"').replace("dog", "HUND") if is_renewed else message
+    expected = message.replace('""\n"do"\n"g"', '"dog"').replace("dog", "HUND") if becomes == "renewed" else message
     opened = parse_po((header + message).encode(), ("de", "en"), TranslationSettings(renew=True))
     assert [block.place.replaced for block in opened.blocks] == ["dog"] * expected.count("HUND")
     assert opened.render([turned(block) for block in opened.blocks]).decode() == header + expected

@@ -1,12 +1,14 @@
 """Sentences of subtitles are translated across cues; everything but their words stays in its place."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from tables import read_table
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.errors import DataError
 
@@ -26,44 +28,14 @@ def translated(text: str, translate: object) -> str:
     return opened.render([translate(block) for block in opened.blocks]).decode()  # type: ignore[operator]
 
 
+CUES = read_table(Path(__file__).with_name("subtitles.txt"))
 FILES = {
-    srt("A dog is", "running. A cat", "sleeps."): ["A dog is running.", "A cat sleeps."],
-    srt("A dog\nis running."): ["A dog is running."],
-    srt("- Is it a dog?\n- It is a cat."): ["Is it a dog?", "It is a cat."],
-    srt("<i>A dog is</i>", "<i>running.</i>"): ["A dog is running."],
-    srt("{\\an8}A dog is", "{\\an8}running."): ["A dog is running."],
-    srt("-5 degrees <3 a { b &amp; c"): ["-5 degrees <3 a { b &amp; c"],
-    srt("Yes. <b>No.</b>", "♪", "12"): ["Yes.", "No."],
-    srt("A dog.<br>A cat\\Nis red.<BR />", "So<br/>- it \\is"): ["A dog.", "A cat is red.", "So - it \\is"],
-    srt("A <lang de>Ja <i>da</i></lang> dog", "<lang en-GB>A cat", "so</lang> <lang fr>il", "is red"): (
-        ["A dog A cat so is red"]
-    ),
+    **{srt(*cues.split(" ¦ ")): texts.split(" ¦ ") for cues, texts in CUES},
     "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
     "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
     "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
-    srt("♪ A dog\nruns", "far ♪", "<i>[cat]</i>", "A dog"): ["♪ A dog runs far ♪", "cat", "A dog"],
-    srt("A dog", "(a cat\nruns)", "is red", "* a cow *", "# A fox\nsings. It sings. #", "so"): (
-        ["A dog", "a cat runs", "is red", "a cow", "A fox sings.", "It sings.", "so"]
-    ),
-    srt("A (red) dog\n(or cat) is red", "*so* red", "#1 dog"): ["A (red) dog", "(or cat) is red *so* red #1 dog"],
-    srt("A dog", "ANN: A cat\nruns", "<i>DR. B (softly): So</i>", "- OLD MAN:\n(A cow)", ">> At 10: it is"): (
-        ["A dog", "ANN:", "A cat runs", "DR. B (softly):", "So", "OLD MAN:", "A cow", "At 10: it is"]
-    ),
-    srt(
-        "[ANN] A cow", "- (DR. B): so (cow).", "A dog. [runs]\nHi! (cat) Yes", "<i>[Bea] <b>A</b> [red]</i> fox [so]"
-    ): (["[ANN]", "A cow", "(DR. B):", "so (cow).", "A dog.", "runs", "Hi!", "cat", "Yes", "Bea", "A [red] fox [so]"]),
-    srt("(BANG)", "a dog", "[A DOG BARKS] Hi\n[OLD MAN] who"): (
-        ["BANG", "a dog", "A DOG BARKS", "Hi", "[OLD MAN]", "who"]
-    ),
-    srt("It is “red” [so], a dog", "(a dog) 犬", "(a) Dog. [i]", "(So: a cat) red"): (
-        ["It is “red” [so], a dog", "(a dog) 犬", "(a) Dog. [i]", "(So: a cat) red"]
-    ),
-    srt("[OFF] [HUM] a", "[A dog] is (a cat) red", "（犬）猫。（笑）", "（犬）", "【犬】猫"): (
-        ["[OFF]", "[HUM]", "a", "[A dog] is (a cat) red", "犬", "猫。", "笑", "犬", "犬", "猫"]
-    ),
     "WEBVTT\n\n00:01.000 --> 00:02.000\n<ruby>犬<rt>いぬ</rt></ruby> a <ruby>猫<rt.a>ねこ</ruby>\n": ["犬 a 猫"],
     srt(*["a b"] * 8): ["a b"] * 8,
-    srt("A dog.\n\nA cat."): ["A dog.", "A cat."],
     "WEBVTT\n\n00:01.000 --> 00:02.000\n \nA dog.\n\nNOTE c\n": ["A dog."],
 }
 

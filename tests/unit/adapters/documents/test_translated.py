@@ -1,7 +1,10 @@
 """Documents are translated block by block, like plain text."""
 
+from pathlib import Path
+
 import pytest
 
+from tables import read_table
 from transformer_cli import Translator
 from transformer_cli.adapters.documents.parsed_file import MOSTLY_OTHER
 from transformer_cli.errors import DataError
@@ -91,30 +94,14 @@ def test_translate_html_of_mostly_another_language_warns(
         assert found.counts == {"translated": 1} | ({} if n_warnings else {"in another language": 1})
 
 
-PO = 'msgid ""\nmsgstr ""\n"{}\\n"\n'
-XLIFF_FILE = '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file {}/></xliff>'
+MARKED = read_table(Path(__file__).with_name("marked_languages.txt"))
 
 
-@pytest.mark.parametrize(
-    ("file_format", "content", "marked"),
-    [
-        ("html", "<!doctype html><html dir=ltr lang='fr-CA'>", "fr-CA → en"),
-        ("html", '<?xml version="1.0"?><html xml:lang="en">', "en → en"),
-        ("html", "<html lang=de-AT><p lang=fr>", ""),
-        ("po", PO.format("Language: fr"), "de → fr"),
-        ("po", PO.format("Language: en_GB"), ""),
-        ("po", PO.format("Language: eng@quot\\nX-Source-Language: "), ""),
-        ("po", PO.format("Language: en_US.UTF-8\\nX-Source-Language: it"), "it → en_US.UTF-8"),
-        ("po", PO.format("X-Generator: x"), ""),
-        ("xliff", XLIFF_FILE.format("source-language='de-DE' target-language='EN'"), ""),
-        ("xliff", XLIFF_FILE.format("source-language='fr'"), "fr → en"),
-        ("xliff", XLIFF_FILE.format("source-language='en' target-language='de'"), "en → de"),
-        ("xliff", '<xliff version="2.0" xmlns="urn:oasis:names:tc:xliff:document:2.0" srcLang="it"/>', "it → en"),
-    ],
-)
+@pytest.mark.parametrize(("document", "marked"), MARKED)
 def test_translate_file_of_other_languages_is_refused_unless_one_insists(
-    translator: Translator, file_format: str, content: str, marked: str
+    translator: Translator, document: str, marked: str
 ) -> None:
+    file_format, _, content = document.partition(": ")
     warnings = [f"is marked as {marked}, but the run translates de → en"] * bool(marked)
     insists = translator.with_options(any_language=True)
     assert insists.translate_file(content.encode(), file_format).warnings == warnings

@@ -1,12 +1,14 @@
 """Segments of XLIFF get targets; those that people have translated stay, and each inline element appears once."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from tables import read_tables
 from transformer_cli.adapters.documents.blocks import Place
 from transformer_cli.adapters.documents.parsed_file import ParsedFile
 from transformer_cli.adapters.documents.xliff import parse_xliff
@@ -29,6 +31,14 @@ HEAD_2 = (
 )
 END_2 = "\n</unit></file></xliff>\n"
 BY_TFM = ' state="initial" subState="tfm:mt"'
+TABLES = {
+    title: [
+        tuple(re.sub(r"\{(\d):(\w*)\}", r'<mrk mtype="seg" mid="\1">\2</mrk>', cell) for cell in row) for row in rows
+    ]
+    for title, rows in read_tables(
+        Path(__file__).with_name("xliff.txt"), STATE=STATE, BY_MACHINE=BY_MACHINE, BY_TFM=BY_TFM
+    ).items()
+}
 
 
 def opened(inner: str, head: str = HEAD, end: str = END) -> ParsedFile:
@@ -42,36 +52,7 @@ def translated(inner: str, translate: object = turned, head: str = HEAD, end: st
     return found.removeprefix(f"\ufeff{head}").removesuffix(end)
 
 
-@pytest.mark.parametrize(
-    ("unit", "expected"),
-    [
-        ("\n <source>a &lt; b</source>\n ", f"\n <source>a &lt; b</source>\n <target{STATE}>A &lt; B</target>\n "),
-        ("<source>hund</source><target/>", f"<source>hund</source><target{STATE}>HUND</target>"),
-        ("<source>hund</source><target>hund</target>", f"<source>hund</source><target{STATE}>HUND</target>"),
-        ('<source>hund</source><target state="new" x="y">hund</target>',
-         "<source>hund</source><target" + STATE.replace(" state-q", ' x="y" state-q') + ">HUND</target>"),
-        ("<source>hund</source><note>hund</note><alt-trans><target>x</target></alt-trans>",
-         f"<source>hund</source><target{STATE}>HUND</target><note>hund</note><alt-trans><target>x</target></alt-trans>"),
-        ("<source>12</source>", f"<source>12</source><target{STATE}>12</target>"),
-        ("<source xmlns:y = 'u'>hund <x y:z='1'/></source><target/>",  # the target needs the namespace, too
-         f"<source xmlns:y = 'u'>hund <x y:z='1'/></source><target xmlns:y=\"u\"{STATE}>HUND <x y:z='1'/></target>"),
-        ("<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>",
-         "<source xml:space='preserve'>ein\nhund.&#10;  &lt;b&gt; <x id='1'/>\n12</source>"
-         f'<target xml:space="preserve"{STATE}>EIN\nHUND.&#10;  &lt;b&gt; <x id=\'1\'/>\n12</target>'),
-        ("<source xml:space='preserve'>name:\tein\n\thund&#9;da&#x09;</source>",
-         "<source xml:space='preserve'>name:\tein\n\thund&#9;da&#x09;</source>"
-         f'<target xml:space="preserve"{STATE}>NAME:\tEIN\n\tHUND&#9;DA&#x09;</target>'),
-        ("<source>ein\thund</source><target>\n</target>",
-         f"<source>ein\thund</source><target{STATE}>EIN\tHUND</target>"),
-        (f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>",
-         f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
-         f"<target{STATE}>{SEG.format(1, 'A')} {SEG.format(2, 'B')}</target>"),
-        (f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
-         f"<target>{SEG.format(1, 'x')} {SEG.format(2, '')}</target><sdl:seg id='1'/><sdl:seg id='2' conf=''/>",
-         f"<source>a b</source><seg-source>{SEG.format(1, 'a')} {SEG.format(2, 'b')}</seg-source>"
-         f"<target>{SEG.format(1, 'x')} {SEG.format(2, 'B')}</target><sdl:seg id='1'/><sdl:seg id='2'{BY_MACHINE}/>"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("unit", "expected"), TABLES["untranslated units"])
 def test_xliff_untranslated_segments_get_a_target(unit: str, expected: str) -> None:
     old = f"{HEAD.replace('document:1.2', 'document:1.1')}<trans-unit>{unit}</trans-unit>{END}"  # as po2xliff writes it
     assert len(parse_xliff(old.encode(), ("de", "en")).blocks) == len(opened(f"<trans-unit>{unit}</trans-unit>").blocks)
@@ -79,24 +60,7 @@ def test_xliff_untranslated_segments_get_a_target(unit: str, expected: str) -> N
     assert {block.place.replaced for block in opened(f"<trans-unit>{unit}</trans-unit>").blocks} <= {""}
 
 
-@pytest.mark.parametrize(
-    ("inner", "reason"),
-    [
-        ("<trans-unit><source>a</source><target>x</target></trans-unit>", "already translated"),
-        ("<trans-unit><source>a</source><target><x id='1'/></target></trans-unit>", "already translated"),
-        ("<trans-unit><source>a</source><target state='translated'>a</target></trans-unit>", "already translated"),
-        ("<trans-unit mq:status='Proofread'><source>a</source><target>a</target></trans-unit>", "already translated"),
-        ("<trans-unit approved='yes'><source>a</source></trans-unit>", "approved"),
-        ("<trans-unit mq:locked='locked'><source>a</source><target/></trans-unit>", "locked"),
-        ("<trans-unit m:locked='true'><source>a</source><target/></trans-unit>", "locked"),
-        ("<trans-unit translate='no'><source>a</source></trans-unit>", "not to be translated"),
-        ("<group translate='no'><trans-unit><source>a</source></trans-unit></group>", "not to be translated"),
-        (f"<trans-unit><source>a</source><seg-source>{SEG.format(1, 'a')}</seg-source><target>{SEG.format(1, '')}"
-         "</target><sdl:seg id='1' locked='true'/></trans-unit>", "locked"),
-        (f"<trans-unit><source>a</source><seg-source>{SEG.format(1, 'a')}</seg-source><sdl:seg id='1' locked='true'/>"
-         "</trans-unit>", "locked"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("inner", "reason"), TABLES["done or locked units"])
 def test_xliff_done_or_locked_segments_are_kept_and_counted(inner: str, reason: str) -> None:
     assert translated(inner) == inner
     assert +opened(inner).kept == {reason: 1}
@@ -107,21 +71,6 @@ def test_xliff_segments_without_a_letter_are_copied_and_counted(source: str) -> 
     unit = f"<trans-unit><source>{source}</source>"
     assert translated(f"{unit}</trans-unit>") == f"{unit}<target{STATE}>{source}</target></trans-unit>"
     assert +opened(f"{unit}</trans-unit>").kept == {"without a letter": 1}
-
-
-CODES = {
-    "<g id='1'>rot</g> hund": "HUND <g id='1'>ROT</g>",
-    "<bpt id='1'>&lt;b></bpt>rot<ept id='1'>x</ept> hund": "HUND <bpt id='1'>&lt;b></bpt>ROT<ept id='1'>x</ept>",
-    "&lt;p&gt;&lt;b&gt;rot&lt;/b> hund&lt;/p&gt;": "&lt;p&gt;HUND &lt;b&gt;ROT&lt;/b>&lt;/p&gt;",
-    "<![CDATA[<a x='%s'>rot</a> & <br>x <y>]]>": "&amp; &lt;a x='%s'&gt;ROT&lt;/a&gt; &lt;br&gt;X &lt;y&gt;",
-    "%s rot %d": "%s ROT %d",
-    "hund<x id='1'/> rot": "ROT HUND<x id='1'/>",
-    "<bx id='1' rid='7'/>rot<ex id='2' rid='7'/> hund": "HUND <bx id='1' rid='7'/>ROT<ex id='2' rid='7'/>",
-    "rot <ph id='1'>code <sub>text</sub></ph> hund": "<ph id='1'>code <sub>text</sub></ph> HUND ROT",
-    "{b&gt;rot&lt;b} hund {1&gt;": "{1&gt;HUND{b&gt;ROT&lt;b}",
-    "rot <mrk mtype='protected'>Haus</mrk> hund": "<mrk mtype='protected'>Haus</mrk> HUND ROT",
-    "hund <x ctype='lb'/> ein <ph id='1'>&lt;br/></ph>Rot da": "EIN<x ctype='lb'/>HUND<ph id='1'>&lt;br/></ph>DA ROT",
-}
 
 
 CODE_TAGS = ["<bpt id='1'/>", "<ept id='1'/>", "<bpt id='2'/>", "<ept id='2'/>"]
@@ -168,26 +117,7 @@ def test_xliff_keeps_its_declared_encoding() -> None:
     assert found == text.replace("</source>", f"</source><target{STATE}>Ärger „&#322;“</target>")
 
 
-@pytest.mark.parametrize(
-    ("segment", "expected"),
-    [
-        ("<segment>\n <source>a &lt; b</source>\n</segment>",
-         f"<segment{BY_TFM}>\n <source>a &lt; b</source>\n <target>A &lt; B</target>\n</segment>"),
-        ("<segment state='initial'><source>a</source><target>a</target></segment>",
-         f"<segment{BY_TFM}><source>a</source><target>A</target></segment>"),
-        ('<segment state="final" subState="x"><source xml:space="preserve">a\n1</source><target order="2"/></segment>',
-         f'<segment{BY_TFM}><source xml:space="preserve">a\n1</source><target order="2">A\n1</target></segment>'),
-        ("<mtc:matches><mtc:match><source>a</source><target>x</target></mtc:match></mtc:matches>"
-         "<segment><source>a</source></segment><ignorable><source> </source></ignorable><segment><source>12</source>"
-         "</segment>",
-         "<mtc:matches><mtc:match><source>a</source><target>x</target></mtc:match></mtc:matches>"
-         f"<segment{BY_TFM}><source>a</source><target>A</target></segment><ignorable><source> </source></ignorable>"
-         f"<segment{BY_TFM}><source>12</source><target>12</target></segment>"),
-        (f"<segment{BY_TFM}><source>a</source><target>a</target></segment>",) * 2,
-        ("<segment><source>a</source><target>x</target></segment>",) * 2,
-        ("<segment state='translated'><source>a</source><target>a</target></segment>",) * 2,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("segment", "expected"), TABLES["segments of XLIFF 2"])
 def test_xliff_2_segments_without_a_target_get_one(segment: str, expected: str) -> None:
     assert translated(segment, turned, HEAD_2, END_2) == expected
     untranslated = HEAD_2.replace(" trgLang='en'", "").replace("<unit", "<unit translate='no'")
@@ -202,26 +132,12 @@ def test_xliff_2_texts_have_the_place_of_their_unit_and_segment() -> None:
     assert [each.place for each in file.blocks] == [Place("unit u", ", segment s", 30), Place("unit u", "", 30)]
 
 
-CODES_2 = {
-    "<pc id='1'>rot</pc> <ph id='2'/>hund": "<ph id='2'/>HUND <pc id='1'>ROT</pc>",
-    "<sc id='1'/>rot<ec startRef='1'/> hund": "HUND <sc id='1'/>ROT<ec startRef='1'/>",
-    "<sc id='1' isolated='yes'/>rot <pc id='2'>hund</pc>": "<sc id='1' isolated='yes'/><pc id='2'>HUND</pc> ROT",
-    "<sc id='1'/>rot <pc id='2'>hund</pc>": "<sc id='1'/><pc id='2'>HUND</pc> ROT",  # it ends elsewhere
-    "<sc id='1'/>rot <pc id='2'>zwei<ec startRef='1'/> hund</pc>":
-        "<sc id='1'/>HUND <pc id='2'>ZWEI<ec startRef='1'/> ROT</pc>",
-    "<ph id='1' canReorder='firstNo'/>rot <ph id='2' canReorder='no'/>hund":
-        "<ph id='1' canReorder='firstNo'/>HUND <ph id='2' canReorder='no'/>ROT",
-    "rot <mrk id='1' translate='no'>Haus</mrk> hund": "<mrk id='1' translate='no'>Haus</mrk> HUND ROT",
-    "rot <sm id='1' translate='no'/>Haus<em startRef='1'/> hund":
-        "<sm id='1' translate='no'/>Haus<em startRef='1'/> HUND ROT",
-    "ein rot.<ph subType='xlf:lb'/>ein hund": "ROT. EIN<ph subType='xlf:lb'/>HUND EIN",
-    "<mrk id='1' type='term'>rot</mrk><cp hex='001F'/> hund": "HUND <mrk id='1' type='term'>ROT</mrk><cp hex='001F'/>",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(("source", "expected"), [*CODES.items(), *CODES_2.items()])
-def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str) -> None:
-    if source in CODES:
+@pytest.mark.parametrize(
+    ("source", "expected", "version"),
+    [(*row, version) for version in (1, 2) for row in TABLES[f"inline elements of XLIFF {version}"]],
+)
+def test_xliff_inline_elements_stay_with_their_words(source: str, expected: str, version: int) -> None:
+    if version == 1:
         found = translated(f"<trans-unit><source>{source}</source></trans-unit>", backwards)
     else:
         found = translated(f"<segment><source>{source}</source></segment>", backwards, HEAD_2, END_2)
@@ -257,33 +173,9 @@ def test_xliff_missing_target_language_is_added() -> None:
     assert opened.render([]).decode() == text.format(*[' target-language="en"'] * 2)
 
 
-SDL_SEG = (
-    f"<seg-source>{SEG.format(1, 'hund')}</seg-source><target{STATE}>{SEG.format(1, 'dog')}</target><sdl:seg id='1'"
-)
-
-
-@pytest.mark.parametrize(
-    ("unit", "is_renewed"),
-    [
-        (f"<trans-unit><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
-        (f"<trans-unit mq:status='NotStarted'><source>hund</source><target{STATE}>dog</target></trans-unit>", True),
-        (f"<trans-unit mq:status='PartiallyEdited'><source>hund</source><target{STATE}>dog</target></trans-unit>",
-         False),
-        (f"<trans-unit m:confirmed='1'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
-        (f"<trans-unit approved='yes'><source>hund</source><target{STATE}>dog</target></trans-unit>", False),
-        ("<trans-unit><source>hund</source><target state='translated'>dog</target></trans-unit>", False),
-        ("<trans-unit><source>hund</source><target>dog</target></trans-unit>", False),
-        (f"<trans-unit><source>12</source><target{STATE}>dog</target></trans-unit>", False),
-        (f"<trans-unit><source>hund</source>{SDL_SEG}{BY_MACHINE}/></trans-unit>", True),
-        (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Draft' origin='interactive'/></trans-unit>", False),
-        (f"<trans-unit><source>hund</source>{SDL_SEG} conf='Translated' origin='mt'/></trans-unit>", False),
-        (f"<trans-unit><source>hund</source>{SDL_SEG}{BY_MACHINE} origin-system='x'/></trans-unit>", False),
-        (f"<segment{BY_TFM}><source>hund</source><target>dog</target></segment>", True),
-        ("<segment state='initial'><source>hund</source><target>dog</target></segment>", False),
-        ("<segment state='translated' subState='tfm:mt'><source>hund</source><target>dog</target></segment>", False),
-    ],
-)  # fmt: skip
-def test_xliff_renews_only_untouched_suggestions(unit: str, is_renewed: bool) -> None:
+@pytest.mark.parametrize(("unit", "becomes"), TABLES["suggestions"])
+def test_xliff_renews_only_untouched_suggestions(unit: str, becomes: str) -> None:
+    is_renewed = becomes == "renewed"
     head, end = (HEAD_2, END_2) if unit.startswith("<segment") else (HEAD, END)
     file = parse_xliff(f"{head}{unit}{end}".encode(), ("de", "en"), TranslationSettings(renew=True))
     assert [block.place.replaced for block in file.blocks] == ["dog"] * is_renewed

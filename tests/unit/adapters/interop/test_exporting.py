@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.functional import pad
 
 from kinds import Refused, Tfm
+from sealed import set_config
 from small_marian import SETTINGS, TEXT, VOCABULARY, D, make_model, weights, write
 from transformer_cli import Translator
 from transformer_cli.adapters.interop.importing import import_run
@@ -40,11 +41,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert again.codecs == run.codecs
     assert again.config.decoding == run.config.decoding
     assert (again.config.data.source, again.config.data.target) == ("de", "en")
-    known = {
-        "max_length",
-        "attention_dropout",
-        "activation_dropout",
-    }  # the format says them, the run leaves them open
+    known = {"max_length", "attention_dropout", "activation_dropout"}  # the format has them, the run leaves them open
     assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
     translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
     assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
@@ -103,14 +100,10 @@ def test_exported_config_and_tokens_equal_those_of_transformers(run: Run, tmp_pa
     assert search["decoder_start_token_id"] == search["pad_token_id"] == tokens["<pad>"]
 
 
-def test_exported_sampling_settings_are_imported_again(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_sampling_settings_are_imported_again(run: Run, tmp_path: Path) -> None:
     sampling = DecodingConfig(sample=True, temperature=0.5, top_k=5, top_p=0.9)
-    other = Run(run.folder, run.config.model_copy(update={"decoding": sampling}), run.codecs, run.metadata)
-    with monkeypatch.context() as patch:
-        patch.setattr(Run, "open", lambda folder: other)
-        place = export_to_hugging_face(run.folder, tmp_path / "out")
+    set_config(run.folder, run.config.model_copy(update={"decoding": sampling}))
+    place = export_to_hugging_face(run.folder, tmp_path / "out")
     assert import_run(place, name="again", runs_dir=tmp_path).config.decoding == sampling
 
 
@@ -119,12 +112,11 @@ def test_exported_sampling_settings_are_imported_again(
     [("norm", "pre"), ("final_norm", True), ("start_token", True), ("positions", "learned"), ("head_dim", 2)],
 )
 def test_export_unsupported_by_transformers_is_refused_by_key(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object
+    run: Run, tmp_path: Path, key: str, value: object
 ) -> None:
     tree = run.config.model_dump(mode="json")
     tree["model"] |= {key: value, "max_length": 64}
-    other = Run(run.folder, Config.model_validate(tree), run.codecs, run.metadata)
-    monkeypatch.setattr(Run, "open", lambda folder: other)
+    set_config(run.folder, Config.model_validate(tree))
     with pytest.raises(ConfigError, match=rf"^model\.{key}: {str(value).lower()} cannot be exported to huggingface, "):
         export_to_hugging_face(run.folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from kinds import TrainTiny
 from transformer_cli.adapters.study import curves as curves_module
 from transformer_cli.adapters.study import plots
-from transformer_cli.adapters.study.curves import write_events
+from transformer_cli.adapters.study.curves import TensorBoard
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
@@ -36,6 +37,12 @@ def curves(read: EventAccumulator) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(point.step, point.value) for point in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
 
 
+def write(run: Run, history: list[dict[str, Any]]) -> None:
+    """Writes events as after the last of these validations."""
+    trainer: Any = SimpleNamespace(run=run, validations=[Validation(**line) for line in history])
+    TensorBoard().on_validation(trainer)
+
+
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
@@ -56,16 +63,14 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
         assert [value for _, value in points] == pytest.approx(expected[tag], rel=1e-6)
 
 
-def test_write_events_updates_a_running_tensorboard(tiny: Run, tmp_path: Path) -> None:
-    run = replace(tiny, folder=tmp_path)
-    lines = tiny.history()
-    history = [Validation(**line) for line in lines]
-    write_events(run, history[:1])
+def test_tensorboard_that_runs_reads_what_is_added(tiny: Run, tmp_path: Path) -> None:
+    run, lines = replace(tiny, folder=tmp_path), tiny.history()
+    write(run, lines[:1])
     read = reader(tmp_path / "tensorboard")
     assert_says(read, lines[:1])
-    write_events(run, history[:3])
+    write(run, lines[:3])
     assert_says(read.Reload(), lines[:3])
-    write_events(run, [history[0], history[2]])
+    write(run, [lines[0], lines[2]])
     assert_says(reader(tmp_path / "tensorboard"), [lines[0], lines[2]])
 
 
@@ -74,7 +79,7 @@ def test_tensorboard_of_resumed_run_equals_its_history(train_tiny: TrainTiny, tm
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
     ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
-    write_events(run, [Validation(**entry) for entry in ahead])
+    write(run, ahead)
     train_tiny(tmp_path, *ON, f"training.epochs={epochs}")
     read = reader(run.folder / "tensorboard")
     assert_says(read, run.history()[:epochs])
