@@ -25,7 +25,7 @@ from measure.figures import Figure, as_program
 from transformer_cli.compute.devices import Precision, bfloat16_unit, choose_device, describe_device
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, TranslationSettings
 from transformer_cli.data.batching import collate
-from transformer_cli.search.interface import SearchRequest
+from transformer_cli.search.protocols import SearchRequest
 
 TINY = ModelConfig(d_model=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=64)
 PRE_NORM = {"norm": "pre", "final_norm": True, "positions": "rotary", "embedding_init": "normal"}

@@ -30,7 +30,7 @@ from transformer_cli.scoring import evaluate as scoring
 from transformer_cli.scoring.evaluate import Evaluation, LineScore
 from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.scoring.metrics import parse_metrics
-from transformer_cli.search.interface import Engine
+from transformer_cli.search.protocols import Engine
 from transformer_cli.system.arguments import as_list, check_list
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.translate import RunLike, open_models, refuse_not_finite

@@ -14,7 +14,8 @@ from typing import Protocol
 
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.search.interface import Constraints, Hypothesis, Ids, SearchRequest, max_target_tokens
+from transformer_cli.search.protocols import Constraints, Hypothesis, Ids, SearchRequest
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.alignment import Link, Span, insert_placeholders, shift_span, word_links
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.languages import TARGET_TOKEN

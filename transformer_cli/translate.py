@@ -16,14 +16,8 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ArgumentError, CheckpointError, ConfigError, DataError, TfmError
 from transformer_cli.pipeline import NO_HOOK, LineHook, PreparedSentence, TextPipeline, Translation, join_parts
 from transformer_cli.runs.run import Run, differing_codecs
-from transformer_cli.search.interface import (
-    BeforeStep,
-    Engine,
-    Hypothesis,
-    SearchRequest,
-    max_target_tokens,
-    never_stop,
-)
+from transformer_cli.search.protocols import BeforeStep, Engine, Hypothesis, SearchRequest, never_stop
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.system import progress
 from transformer_cli.system.arguments import check_list
 from transformer_cli.text.codec import EncodedText

@@ -18,7 +18,7 @@ from transformer_cli.adapters.interop.to_ctranslate2 import write_model
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.finding import find_run
-from transformer_cli.search.interface import max_target_tokens
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.vocabulary import EOS, SOS
 
 SENTENCES = 1000

@@ -19,7 +19,7 @@ from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import set_moments
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import SearchRequest
+from transformer_cli.search.protocols import SearchRequest
 from transformer_cli.text.vocabulary import PAD, SPECIALS
 from transformer_cli.training.learner import Learner
 

@@ -11,7 +11,7 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from transformer_cli.search.interface import Step
+from transformer_cli.search.protocols import Step
 
 SOS, EOS, A, B, C = range(5)
 VOCABULARY = 5

@@ -21,7 +21,7 @@ from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Outpu
 from transformer_cli.scoring.losses import corpus_losses, sentence_losses
 from transformer_cli.search.decoder import TransformerDecoder
 from transformer_cli.search.greedy import greedy_search
-from transformer_cli.search.interface import SearchRules
+from transformer_cli.search.rules import SearchRules
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.learner import Learner
 

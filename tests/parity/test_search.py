@@ -11,9 +11,9 @@ from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.scoring.losses import sentence_losses
-from transformer_cli.search import interface as module
+from transformer_cli.search import batches as module
 from transformer_cli.search.decoder import TransformerEngine, decode
-from transformer_cli.search.interface import Hypothesis, SearchRequest
+from transformer_cli.search.protocols import Hypothesis, SearchRequest
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translate import PART_KEY_STEP
 

@@ -8,7 +8,7 @@ import pytest
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.pipeline import Draft, LineHook, Requirements
-from transformer_cli.search.interface import Constraints
+from transformer_cli.search.protocols import Constraints
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.codec import Codecs, EncodedText
 from transformer_cli.translate import Translator

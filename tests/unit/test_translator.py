@@ -21,7 +21,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.search import decoder
 from transformer_cli.search.decoder import TransformerEngine, decode
-from transformer_cli.search.interface import Hypothesis
+from transformer_cli.search.protocols import Hypothesis
 from transformer_cli.text.line_encoder import LineEncoder
 from transformer_cli.text.vocabulary import EOS
 

@@ -46,7 +46,7 @@ from transformer_cli.scoring.metrics import (
     score_text,
     warn_about_text,
 )
-from transformer_cli.search.interface import TargetScorer
+from transformer_cli.search.protocols import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import (

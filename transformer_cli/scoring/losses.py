@@ -20,7 +20,7 @@ from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.data.dataset import EncodedSplit, Rows, Side
 from transformer_cli.runs.folder import as_checkpoint_error
 from transformer_cli.runs.state import LOSS_CHECK
-from transformer_cli.search.interface import BATCH_POSITIONS, GPU_BATCH_POSITIONS, group_by_length
+from transformer_cli.search.batches import BATCH_POSITIONS, GPU_BATCH_POSITIONS, group_by_length
 from transformer_cli.system.files import read_verified_json
 from transformer_cli.system.terminal import pluralize
 

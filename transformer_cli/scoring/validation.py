@@ -9,7 +9,8 @@ from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.metrics import METRICS, text_metrics
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import SearchRequest, max_target_tokens
+from transformer_cli.search.protocols import SearchRequest
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.codec import Codecs
 from transformer_cli.text.normalization import nfc
 from transformer_cli.text.vocabulary import N_SOS_EOS

@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.search.interface import NEG_INF, Hypothesis, SearchRules, Step, StepDecoder, score
+from transformer_cli.search.protocols import Hypothesis, Step, StepDecoder
+from transformer_cli.search.rules import NEG_INF, SearchRules, score
 
 MAX_ARGMAX_PASSES = 64  # up to this beam size, repeated argmax is faster than topk on a CPU
 ROWS_PER_BLOCK = 64  # rows of logits whose intermediate results fit in a processor's cache

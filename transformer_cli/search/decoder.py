@@ -17,23 +17,25 @@ from transformer_cli.data.batching import pad_ids
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.search.beam import beam_search
-from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
-from transformer_cli.search.interface import (
+from transformer_cli.search.batches import (
     BATCH_POSITIONS,
     GPU_BATCH_POSITIONS,
     GPU_MAX_BATCH_ROWS,
+    batch_too_large,
+    batches_longest_first,
+)
+from transformer_cli.search.beam import beam_search
+from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
+from transformer_cli.search.protocols import (
     BeforeStep,
     Hypothesis,
     SearchRequest,
     SearchResult,
-    SearchRules,
     Step,
     StepDecoder,
-    batch_too_large,
-    batches_longest_first,
     never_stop,
 )
+from transformer_cli.search.rules import SearchRules
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
 
 MIN_CONSTRAINED_BEAM = 5  # the beam size of a search with constraints is at least this
@@ -41,7 +43,7 @@ MIN_SENTENCES_PER_THREAD = 16  # with fewer, steps are so short that two threads
 
 
 class TransformerEngine:
-    """An `interface.Engine` of one Transformer, or of several as an ensemble, in torch. It supports all settings.
+    """An `protocols.Engine` of one Transformer, or of several as an ensemble, in torch. It supports all settings.
 
     On the CPU, each torch thread decodes a batch of its own if it gets MIN_SENTENCES_PER_THREAD sentences. The matrix
     products of a decoding step are small: threads that shared one would mostly wait for each other.
@@ -170,7 +172,7 @@ def _samples(
 
 
 class TransformerDecoder:
-    """An `interface.StepDecoder` of one Transformer, or of several as an ensemble.
+    """An `protocols.StepDecoder` of one Transformer, or of several as an ensemble.
 
     An ensemble averages the models' probabilities (its logits are log-probabilities) and their attention.
     """

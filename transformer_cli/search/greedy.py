@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.search.interface import Hypothesis, SearchRules, StepDecoder, score
+from transformer_cli.search.protocols import Hypothesis, StepDecoder
+from transformer_cli.search.rules import SearchRules, score
 
 ChooseFn = Callable[[Tensor, Tensor, int], Tensor]
 """(logits (rows, vocabulary), the rows' sentences int64 (rows,), position) → each row's token, int64 (rows,)."""

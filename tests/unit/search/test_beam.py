@@ -9,7 +9,8 @@ from torch import Tensor
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy_search
-from transformer_cli.search.interface import Hypothesis, SearchRules, Step, score
+from transformer_cli.search.protocols import Hypothesis, Step
+from transformer_cli.search.rules import SearchRules, score
 
 EVERYTHING = 200  # more than the 121 translations of up to four tokens
 SENTENCES = list(range(12))

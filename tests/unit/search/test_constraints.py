@@ -10,7 +10,8 @@ from hypothesis import strategies as some
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
-from transformer_cli.search.interface import Hypothesis, SearchRules
+from transformer_cli.search.protocols import Hypothesis
+from transformer_cli.search.rules import SearchRules
 
 SENTENCES = list(range(6))
 Search = Callable[[SearchRules], list[list[Hypothesis]]]  # those of each sentence

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transformer_cli.search.interface import group_by_length
+from transformer_cli.search.batches import group_by_length
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)

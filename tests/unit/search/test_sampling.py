@@ -8,7 +8,8 @@ from torch import Tensor
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder
 from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
-from transformer_cli.search.interface import SearchRules, Step
+from transformer_cli.search.protocols import Step
+from transformer_cli.search.rules import SearchRules
 
 
 def rules(limits: list[int]) -> SearchRules:

@@ -26,17 +26,9 @@ from transformer_cli.config.schema import DecodingConfig, ModelConfig, Translati
 from transformer_cli.errors import CheckpointError, ConfigError, FileError
 from transformer_cli.runs.folder import as_checkpoint_error
 from transformer_cli.runs.run import Run
-from transformer_cli.search.interface import (
-    BATCH_POSITIONS,
-    BeforeStep,
-    Hypothesis,
-    SearchRequest,
-    SearchResult,
-    batch_too_large,
-    batches_longest_first,
-    never_stop,
-    score,
-)
+from transformer_cli.search.batches import BATCH_POSITIONS, batch_too_large, batches_longest_first
+from transformer_cli.search.protocols import BeforeStep, Hypothesis, SearchRequest, SearchResult, never_stop
+from transformer_cli.search.rules import score
 from transformer_cli.system.files import read_json
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK, UNWRITABLE
 
@@ -239,7 +231,7 @@ class CTranslate2Engine:
             yield rows, list(best.values())
 
     def log_probs(self, sentences: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[list[float]]:
-        """See `search.interface.TargetScorer`."""
+        """See `search.protocols.TargetScorer`."""
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         found: dict[int, list[float]] = {}
 

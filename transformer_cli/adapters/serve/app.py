@@ -51,7 +51,7 @@ from transformer_cli.adapters.serve.request_bodies import (
 )
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
-from transformer_cli.search.interface import BeforeStep, never_stop
+from transformer_cli.search.protocols import BeforeStep, never_stop
 from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")

@@ -16,7 +16,8 @@ from transformer_cli.adapters.serve.job_queue import TOKEN_COST, FunctionJob, Jo
 from transformer_cli.adapters.serve.languages import AUTO, MAX_DETECT_CHARS, Directions
 from transformer_cli.adapters.serve.request_bodies import FileBody, Limits, refuse_over_limit
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.search.interface import BeforeStep, Engine, SearchRequest, SearchResult, batches_longest_first
+from transformer_cli.search.batches import batches_longest_first
+from transformer_cli.search.protocols import BeforeStep, Engine, SearchRequest, SearchResult
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
 KEPT_S = 600.0  # how long a translated document can be downloaded

@@ -22,7 +22,7 @@ from transformer_cli.adapters.serve.request_bodies import Limits
 from transformer_cli.compute.threads import WorkerPool
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.pipeline import Translation, join_parts
-from transformer_cli.search.interface import BeforeStep
+from transformer_cli.search.protocols import BeforeStep
 from transformer_cli.text.line_encoder import InputLine
 from transformer_cli.translate import PART_KEY_STEP, PIECE_KEY_STEP, Translator
 

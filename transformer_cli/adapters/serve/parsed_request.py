@@ -15,7 +15,7 @@ from transformer_cli.adapters.serve.request_bodies import Limits, TranslateBody,
 from transformer_cli.adapters.terminology.annotations import annotations
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
-from transformer_cli.search.interface import BeforeStep, never_stop
+from transformer_cli.search.protocols import BeforeStep, never_stop
 from transformer_cli.text.alignment import Span, shift_span
 from transformer_cli.text.line_encoder import FindSpans, bounded_sentence_spans
 from transformer_cli.text.lines import TOO_LONG, is_too_long

@@ -26,7 +26,7 @@ from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
 from transformer_cli.pipeline import Translation
 from transformer_cli.search.decoder import mean_log_probs
-from transformer_cli.search.interface import max_target_tokens
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import format_table
 from transformer_cli.text.vectors import read_vectors

@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 
 from transformer_cli.search.beam import ActiveBeams, Candidates, gather_candidates, is_ending, rank_scores
-from transformer_cli.search.interface import NEG_INF, Ids, SearchRules, Step
+from transformer_cli.search.protocols import Ids, Step
+from transformer_cli.search.rules import NEG_INF, SearchRules
 
 WORD_START, WORD_INSIDE = -1, -2  # stand for ids in no term: those that begin a word, and those inside one
 
 
 @dataclass(frozen=True)
 class TermConstraints:
-    """The terms that a translation must contain: a `search.interface.Constraints`."""
+    """The terms that a translation must contain: a `search.protocols.Constraints`."""
 
     phrases: tuple[tuple[Ids, ...], ...]
     """for each term, alternative phrases, one of which must be written"""

@@ -22,7 +22,7 @@ from transformer_cli.adapters.terminology.list_numbers import with_list_numbers
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.pipeline import Draft, LineHook
-from transformer_cli.search.interface import Constraints
+from transformer_cli.search.protocols import Constraints
 from transformer_cli.text.alignment import Span, original_spans, spans_overlap, token_spans
 from transformer_cli.text.codec import Codec, Codecs, EncodedText
 from transformer_cli.text.normalization import Placeholder, is_spaceless

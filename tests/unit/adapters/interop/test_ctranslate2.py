@@ -23,9 +23,10 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.losses import sentence_losses
-from transformer_cli.search import interface as module
+from transformer_cli.search import batches as module
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.interface import Engine, Hypothesis, SearchRequest, max_target_tokens
+from transformer_cli.search.protocols import Engine, Hypothesis, SearchRequest
+from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]

@@ -6,7 +6,7 @@ import pytest
 
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology.annotations import has_repeats, missing_numbers, to_check
-from transformer_cli.search.interface import Hypothesis
+from transformer_cli.search.protocols import Hypothesis
 
 
 def test_to_check_names_numbers_and_terms(translator: Translator) -> None:

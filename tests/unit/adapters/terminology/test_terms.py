@@ -9,7 +9,8 @@ from torch import Tensor
 
 from transformer_cli.adapters.terminology.constraints import ConstrainedRanking, TermConstraints
 from transformer_cli.search.beam import beam_search
-from transformer_cli.search.interface import SearchRules, Step
+from transformer_cli.search.protocols import Step
+from transformer_cli.search.rules import SearchRules
 
 EOS, SOS = 0, 1
 N = 6  # ids; those from 2 on are written
