@@ -21,7 +21,6 @@ in safetensors, not pickle, so loading them runs no foreign code. Does not know 
 
 import json
 import logging
-import math
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -53,7 +52,7 @@ from transformer_cli.runs.state import (
     LOSS_CHECK,
     Average,
     TrainingState,
-    error_of,
+    best_pointer,
     first_history_lines,
     load_average,
     load_state,
@@ -259,23 +258,16 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
 
 
 def _update_pointers(run: Run, state: TrainingState) -> None:
-    """Point `best` to the last checkpoint or the averaged weights, if better; delete checkpoints without a pointer.
+    """Point `best` to the best checkpoint, and delete checkpoints to which nothing points. state: that of `last`.
 
     When `best` is set for the first time, other commands can use the run, so `latest` is set to it.
     """
-    had_best = run.has_checkpoint("best")
-    error = math.inf if state.best_error is None else state.best_error
-    averaged = load_average(run, "best")
-    if averaged and error_of(averaged.valid_loss, averaged.valid_score) <= error:
-        error = error_of(averaged.valid_loss, averaged.valid_score)
-    elif state.is_best:
-        run.set_pointer("best", run.checkpoint("last").name)
-    average = load_average(run)
-    is_chosen = average and average.interpolation is not None and average.step == state.step
-    if average and (is_chosen or error_of(average.valid_loss, average.valid_score) < error):
-        run.set_pointer("best", run.checkpoint("average").name)
-    if run.has_checkpoint("best") and not had_best:
-        write_latest(run.folder)
+    pointer = best_pointer(state, load_average(run, "best"), load_average(run))
+    if pointer != "best":
+        is_first = not run.has_checkpoint("best")
+        run.set_pointer("best", run.checkpoint(pointer).name)
+        if is_first:
+            write_latest(run.folder)
     in_use = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in in_use and CHECKPOINT.fullmatch(folder.name):  # not a copy that a user has made

@@ -4,6 +4,7 @@ Imports no torch, so that runs can be listed and verified without it.
 """
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,9 +88,9 @@ class TrainingState:
         return self.best_valid_loss is not None and self.validations_since_best == 0 and self.is_validated
 
     @property
-    def best_error(self) -> float | None:
-        """`error_of` the best validation so far; None if there is none."""
-        return None if self.best_valid_loss is None else error_of(self.best_valid_loss, self.best_score)
+    def best_error(self) -> float:
+        """`error_of` the best validation so far; infinite if there is none."""
+        return math.inf if self.best_valid_loss is None else error_of(self.best_valid_loss, self.best_score)
 
     def count_validation(self, validation: "Validation") -> None:
         """Count a validation, and begin a new running loss."""
@@ -139,6 +140,11 @@ class Average:
     """the share of the initial weights; None without training.extra_valid"""
     extra_valid_loss: float | None = None
     valid_score: float | None = None
+
+    @property
+    def error(self) -> float:
+        """By which it is compared with validations: see `error_of`."""
+        return error_of(self.valid_loss, self.valid_score)
 
 
 @dataclass(frozen=True)
@@ -198,6 +204,22 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
         return None
     with as_checkpoint_error():
         return from_json(Average, read_verified_json(path), path)
+
+
+def best_pointer(state: TrainingState, best: Average | None, average: Average | None) -> str:
+    """Returns the pointer to the checkpoint that is the best from now on: `best` itself, `last` or `average`.
+
+    state: that of `last`. best, average: the averaged weights that these pointers name, if they name any. An
+    interpolation, which two texts have chosen, is the best as soon as it is made. Otherwise the lowest error decides,
+    and the older one of equal errors.
+    """
+    is_chosen = average is not None and average.interpolation is not None and average.step == state.step
+    rivals = [
+        ("best", best.error if best else math.inf),
+        ("last" if state.is_best else "best", state.best_error),
+        ("average", -math.inf if is_chosen else average.error if average else math.inf),
+    ]
+    return min(rivals, key=lambda rival: rival[1])[0]
 
 
 def has_final_weights(run: Run, state: TrainingState) -> bool:

@@ -292,7 +292,6 @@ class Trainer:
             if not math.isfinite(valid.loss):
                 raise divergence_error(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
         score = self._score(self.learner.model)
-        error, best_error = error_of(valid.loss, score), state.best_error
         return Validation(
             epoch=state.epoch if state.step else 0,
             step=state.step,
@@ -306,7 +305,7 @@ class Trainer:
             train_seconds=round(running.seconds, 3),
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
-            best=self.training.best_checkpoint_metric == "last" or best_error is None or error < best_error,
+            best=self.training.best_checkpoint_metric == "last" or error_of(valid.loss, score) < state.best_error,
             target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
             date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             extra_valid_loss=extra.loss if extra else None,

@@ -26,7 +26,7 @@ from transformer_cli.runs.checkpoints import (
 )
 from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
+from transformer_cli.runs.state import Average, RunningLoss, TrainingState, best_pointer, load_state
 from transformer_cli.training.optimisers import make_optimizer
 from transformer_cli.translate import open_models, refuse_not_finite
 
@@ -187,6 +187,33 @@ def test_save_deletes_all_but_last_and_best(run: Run, steps: list[int], best: in
     save_after(run, *steps, best=best)
     assert checkpoints(run) == kept
     assert run.has_checkpoint("best") == bool(best)
+
+
+def averaged(loss: float, step: int = 9, interpolation: float | None = None) -> Average:
+    return Average([], step, loss, loss, math.exp(loss), interpolation)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_best", "best", "average", "pointer"),
+    [
+        (None, False, None, None, "best"),  # nothing has been validated
+        (2.0, True, None, None, "last"),
+        (2.0, False, None, None, "best"),
+        (2.0, False, None, averaged(1.9), "average"),
+        (2.0, False, None, averaged(2.0), "best"),
+        (2.0, True, None, averaged(2.1), "last"),
+        (2.0, True, averaged(1.9), averaged(1.9), "best"),  # trained further, and not better than the average before
+        (1.8, True, averaged(1.9), averaged(1.9), "last"),
+        (2.0, False, averaged(1.9, step=5), averaged(1.8), "average"),
+        (2.0, True, None, averaged(2.5, interpolation=0.4), "average"),
+        (2.0, True, averaged(2.5, 5, 0.4), averaged(2.5, 5, 0.4), "last"),  # trained further after an interpolation
+    ],
+)
+def test_best_pointer_names_the_checkpoint_with_the_lowest_error(
+    error: float | None, is_best: bool, best: Average | None, average: Average | None, pointer: str
+) -> None:
+    state = TrainingState(step=9, best_valid_loss=error, validations_since_best=int(not is_best))
+    assert best_pointer(state, best, average) == pointer
 
 
 def test_latest_names_the_run_with_a_first_best(run: Run) -> None:
