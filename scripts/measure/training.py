@@ -18,7 +18,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, target_token_counts
 from transformer_cli.data.dataset import Dataset, Rows, find_dataset
 from transformer_cli.runs.run import Run
-from transformer_cli.training.resume import new_run
+from transformer_cli.training.resume import load_run
 from transformer_cli.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -35,7 +35,7 @@ def measure_training(measure: Measure, config: Config, data_dir: Path, *, batche
         training = config.training.model_copy(update={"precision": precision})
         changed = config.model_copy(update={"training": training})
         with TemporaryDirectory() as folder:
-            trainer = Trainer(new_run(Run.create(Path(folder, "run"), changed, dataset), dataset), CPU)
+            trainer = Trainer(load_run(Run.create(Path(folder, "run"), changed, dataset), dataset), CPU)
             figures.append(measure(trainer, trainer.plan()[: batches + 1], precision))
     return figures
 

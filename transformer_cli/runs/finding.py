@@ -1,12 +1,16 @@
 """Finds a run by its name, its folder or a pointer; keeps `latest`, the name of the newest run."""
 
+import logging
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
 
 from transformer_cli.config.schema import NAME
 from transformer_cli.errors import CheckpointError, FileError, UnreadableFile
 from transformer_cli.runs.folder import bytes_or_none, is_pointer
 from transformer_cli.system.files import preview, read_text, write_text
+
+log = logging.getLogger(__name__)
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
@@ -60,7 +64,10 @@ def write_latest(run: Path) -> None:
         write_text(path, f"{run.name}\n")
 
 
-def move_latest(old: Path, new: Path) -> None:
-    """Let `latest` name a renamed run by its new name, if it named this run."""
-    if bytes_or_none(old.with_name("latest")) == f"{old.name}\n".encode():
-        write_latest(new)
+def move_aside(folder: Path) -> None:
+    """Rename a run's folder, for example to multi30k.old-1. If `latest` names the run, updates `latest`."""
+    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+    aside = folder.rename(next(path for path in names if not path.exists()))
+    if bytes_or_none(folder.with_name("latest")) == f"{folder.name}\n".encode():
+        write_latest(aside)
+    log.info("moved the old run to %s", aside)

@@ -30,14 +30,15 @@ exports/multi30k-int8/              an exported model: the weights in CTranslate
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from transformer_cli.config.schema import MAX_NAME_CHARS
-from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile, UnreadableFile
-from transformer_cli.system.files import read_bytes
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile, UnreadableFile
+from transformer_cli.system.files import delete, delete_unfinished, read_bytes
+from transformer_cli.system.locks import exclusive_lock
 
 Result = TypeVar("Result")
 
@@ -93,6 +94,34 @@ def training_lock(folder: Path) -> Path:
     """
     real = folder.resolve() if folder.is_symlink() else folder
     return real.with_name(f".{real.name}.lock")
+
+
+@contextmanager
+def lock_run(folder: Path) -> Iterator[None]:
+    """Lock a run for training during the block. Raises ConfigError if another process trains it.
+
+    Deletes the unfinished files of a killed process, unless the file system has no locks. If the lock is the first file
+    beside the run, and nothing is made in the block, that folder vanishes again.
+    """
+    is_first = not folder.parent.exists()
+    with ExitStack() as locks:
+        try:
+            # two for a symbolic link, since --fresh renames the link and makes a folder in its place
+            paths = sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")})
+            are_held = [locks.enter_context(exclusive_lock(path)) for path in paths]
+        except BlockingIOError:
+            raise ConfigError(
+                f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to "
+                "train another run"
+            ) from None
+        for each in (folder, folder / "checkpoints") if all(are_held) else ():
+            delete_unfinished(each, idle_s=0)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                if is_first and {*folder.parent.iterdir()} <= {*paths}:
+                    delete(folder.parent)
 
 
 def free_name(folder: Path) -> str:

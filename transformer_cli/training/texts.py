@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformer_cli.data.batching import target_token_counts
-from transformer_cli.data.dataset import EncodedSplit, Rows
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Rows
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
 
@@ -37,6 +37,11 @@ class TrainingTexts:
     def validated(self) -> list[UsableSplit]:
         """The validation texts: `valid`, and `extra_valid` if there is any."""
         return [each for each in (self.valid, self.extra_valid) if each is not None]
+
+
+def read_texts(dataset: Dataset, max_length: int | None) -> TrainingTexts:
+    """Returns the splits train and valid of a dataset. Raises DataError if none of their pairs fits in max_length."""
+    return TrainingTexts(*(usable_split(dataset.split(name), name, max_length) for name in ("train", "valid")))
 
 
 def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> UsableSplit:

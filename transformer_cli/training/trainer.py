@@ -53,9 +53,8 @@ from transformer_cli.training.messages import (
     validation_as_line,
 )
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.resume import Environment, OpenedRun, open_run
+from transformer_cli.training.resume import OpenedRun, open_run
 from transformer_cli.training.stopping import StopRequest, resume_hint, stop_signals
-from transformer_cli.training.texts import TrainingTexts, usable_split
 
 MAX_SKIPPED_STEPS = 100  # in a row, before training has diverged
 
@@ -80,10 +79,11 @@ def train(
     device = choose_device(config.training.device, world)
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
-    where = Environment(device, data_dir, world)
     with world.process_group(device), ExitStack() as stack:
         with resume_hint(StopRequest()):
-            opened = stack.enter_context(open_run(runs_dir / config.run_name, config, where, callbacks, fresh=fresh))
+            folder = runs_dir / config.run_name
+            opening = open_run(folder, config, callbacks, device=device, data_dir=data_dir, world=world, fresh=fresh)
+            opened = stack.enter_context(opening)
             trainer = Trainer(opened, device, world, callbacks, was_fresh=fresh)
         with resume_hint(trainer.stop):
             log_start(trainer)
@@ -105,7 +105,8 @@ class Trainer:
     ) -> None:
         """Loads the checkpoint of the opened run. was_fresh: --fresh was given. Raises DataError if no pair fits."""
         run, checkpoint = opened.run, opened.checkpoint
-        self.run, self.dataset, self.world, self.training = run, opened.dataset, world, run.config.training
+        self.run, self.dataset, self.texts, self.world = run, opened.dataset, opened.texts, world
+        self.training = run.config.training
         averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(checkpoint.model, self.training, device, world)
@@ -122,9 +123,6 @@ class Trainer:
         self._saved_at = time.monotonic()
         self.stop = StopRequest(saved_step=self.state.step or None, was_fresh=was_fresh)
         with world.fail_together():
-            limit = run.config.model.max_length
-            train, valid = (usable_split(self.dataset.split(name), name, limit) for name in ("train", "valid"))
-            self.texts = TrainingTexts(train, valid)
             for callback in self.callbacks:
                 callback.on_begin(self)
 
