@@ -469,6 +469,11 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
         return self.schedule not in ("constant", "inverse_sqrt")
 
     @property
+    def needs_scores(self) -> bool:
+        """Whether scores of translations decide which checkpoint is best."""
+        return self.best_checkpoint_metric in ("bleu", "chrf")
+
+    @property
     def end(self) -> tuple[Literal["steps", "epochs"], int]:
         """The unit in which training is limited, and the limit."""
         return ("epochs", self.epochs) if self.max_steps is None else ("steps", self.max_steps)

@@ -99,6 +99,13 @@ class Callback:
         """Returns the numbers, from 1, of the validations so far whose weights `final_weights` needs."""
         return ()
 
+    def score(self, trainer: TrainerView, model: Transformer) -> float | None:
+        """Returns the score of a model by which validations are compared, 0 to 100, or None. Main process only.
+
+        Called only if `training.best_checkpoint_metric` is bleu or chrf; the first callback with a score decides.
+        """
+        return None
+
     def on_validation(self, trainer: TrainerView) -> None:
         """Use `trainer.validations[-1]`, after its checkpoint has been saved. Only the main process calls this.
 
@@ -124,6 +131,7 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
         "training.extra_valid": config.training.extra_valid,
         "training.replay": config.training.replay,
         "training.tensorboard": config.training.tensorboard,
+        "training.best_checkpoint_metric": config.training.needs_scores,
     }
     for key, value in left_to_callbacks.items():
         if value and key not in [each.implements for each in callbacks]:

@@ -12,7 +12,6 @@ from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, best_of, load_average
 from transformer_cli.scoring.losses import perplexity, perplexity_text
-from transformer_cli.scoring.metrics import warn_if_not_nfc
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.training.callbacks import TrainerView
@@ -41,8 +40,6 @@ def log_start(trainer: TrainerView) -> None:
         if sentences and len(sentences.rows) < MIN_VALID_PAIRS and training.best_checkpoint_metric != "last":
             what = "%s: %s are too few to choose a checkpoint; use a few hundred"
             log.warning(what, name, pluralize(len(sentences.rows), "pair"))
-    if training.best_checkpoint_metric in ("bleu", "chrf"):
-        warn_if_not_nfc(trainer.dataset.text("valid", "target"), "valid")
     if state.has_ended(training) and not state.patience_is_spent(training):
         done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
         more = "" if training.needs_horizon else f"; raise training.{training.end_key} to train on"

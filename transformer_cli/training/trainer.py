@@ -38,9 +38,7 @@ from transformer_cli.runs.checkpoints import (
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, error_of, has_final_weights
 from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check, warn_if_losses_changed
-from transformer_cli.scoring.validation import greedy_score
 from transformer_cli.system.terminal import pluralize, show_status
-from transformer_cli.text.codec import SIDES
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.messages import (
@@ -312,15 +310,11 @@ class Trainer:
         )
 
     def _score(self, model: Transformer) -> float | None:
-        """Returns BLEU or chrF of the validation text, or None if training.best_checkpoint_metric is neither."""
-        metric = self.training.best_checkpoint_metric
-        if metric in ("loss", "last"):
+        """Returns the score of the first callback that has one; None if no score decides which validation is best."""
+        if not self.training.needs_scores:
             return None
-        score = 0.0
-        if self.world.is_main:
-            source, target = (self.dataset.text("valid", side) for side in SIDES)
-            score = greedy_score(model, self.run.codecs, source, target, data=self.run.config.data, by=metric)
-        return self.world.all_gather(score)[0][0]
+        scores = (each.score(self, model) for each in (self.callbacks if self.world.is_main else ()))
+        return self.world.all_gather(next((score for score in scores if score is not None), 0.0))[0][0]
 
     def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns a model's losses on the validation text, and on the extra one if there is any."""

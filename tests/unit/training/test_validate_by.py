@@ -13,9 +13,8 @@ from transformer_cli import prepare, train
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.listing import list_runs
-from transformer_cli.scoring import validation
 from transformer_cli.scoring.evaluate import evaluate, read_splits
-from transformer_cli.training import trainer
+from transformer_cli.training import translation_score
 
 BLEU = ("training.best_checkpoint_metric=bleu", "training.learning_rate=1e-3")
 
@@ -42,7 +41,7 @@ def test_metric_bleu_equals_evaluate_and_resumes_exactly(
 def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
     reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(validation, "greedy_translations", lambda *given: [normalize("NFC", reference)] * 2)
+    monkeypatch.setattr(translation_score, "greedy_translations", lambda *given: [normalize("NFC", reference)] * 2)
     monkeypatch.chdir(tmp_path)
     model = {"d_model": 4, "num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
     training = {"epochs": 1, "warmup_steps": 0, "best_checkpoint_metric": "bleu"}
@@ -81,7 +80,7 @@ def test_best_has_the_lowest_loss_or_the_highest_score(
 ) -> None:
     caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
-    monkeypatch.setattr(trainer, "greedy_score", lambda *given, **named: next(scores))
+    monkeypatch.setattr(translation_score, "greedy_score", lambda *given, **named: next(scores))
     run = train_tiny(
         tmp_path, f"training.best_checkpoint_metric={by}", "training.epochs=3", "training.average_checkpoints=2"
     )

@@ -1,21 +1,39 @@
-"""BLEU or chrF of greedy translations of the validation text, during training.
+"""Judges validations by BLEU or chrF of greedy translations, as `training.best_checkpoint_metric` asks for it.
 
-Needs only a model and codecs. Unlike a Translator, it does not protect placeholders or the like.
+Unlike a Translator, does not protect placeholders or the like.
 """
 
 from collections.abc import Sequence
 
 from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.scoring.metrics import METRICS, text_metrics
+from transformer_cli.scoring.metrics import METRICS, text_metrics, warn_if_not_nfc
 from transformer_cli.search.decoder import TransformerEngine
 from transformer_cli.search.protocols import SearchRequest
 from transformer_cli.search.rules import max_target_tokens
-from transformer_cli.text.codec import Codecs
+from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.normalization import nfc
 from transformer_cli.text.vocabulary import N_SOS_EOS
+from transformer_cli.training.callbacks import Callback, TrainerView
 
 GREEDY = TranslationSettings(precision="float32")
+
+
+class TranslationScore(Callback):
+    """Scores weights by the validation text of the dataset."""
+
+    implements = "training.best_checkpoint_metric"
+
+    def on_begin(self, trainer: TrainerView) -> None:
+        """Warn of references that no translation can equal."""
+        warn_if_not_nfc(trainer.dataset.text("valid", "target"), "valid")
+
+    def score(self, trainer: TrainerView, model: Transformer) -> float:
+        """Returns BLEU or chrF, whichever the setting names."""
+        source, target = (trainer.dataset.text("valid", side) for side in SIDES)
+        config = trainer.run.config
+        by = config.training.best_checkpoint_metric
+        return greedy_score(model, trainer.run.codecs, source, target, data=config.data, by=by)
 
 
 def greedy_score(
