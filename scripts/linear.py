@@ -34,7 +34,7 @@ from transformer_cli.adapters.terminology.annotations import has_repeats, missin
 from transformer_cli.adapters.terminology.conversions import Conversions, has_other_directives
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.scoring import metrics
@@ -123,7 +123,7 @@ def by_lines(call: Reader) -> Reader:
 
 
 def lines_of(text: str) -> list[str]:
-    return [text[start : start + lines.MAX_LINE_CHARS] for start in range(0, len(text), lines.MAX_LINE_CHARS)]
+    return [text[start : start + MAX_LINE_CHARS] for start in range(0, len(text), MAX_LINE_CHARS)]
 
 
 @cache

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from transformer_cli import Translator
 from transformer_cli.commands.translate import translation_as_json
-from transformer_cli.text.lines import MAX_LINE_CHARS, decoded_lines
+from transformer_cli.config.schema import MAX_LINE_CHARS
+from transformer_cli.text.lines import decoded_lines
 from transformer_cli.text.words import Detokenizer, Tokenizer
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow

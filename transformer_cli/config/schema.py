@@ -33,6 +33,7 @@ Width = Annotated[int, Field(ge=1, le=1_048_576)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MAX_NAME_CHARS = 100  # file names contain a name, and are limited to 255 bytes
+MAX_LINE_CHARS = 4_000  # of text: attention takes memory and time for each pair of tokens
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MAX_NAME_CHARS - 1}}}")
 
 
@@ -197,7 +198,7 @@ class DataConfig(Section, affects=Affects.DATASET):
     language"""
     allow_keys: Annotated[bool, Affects.NOTHING] = False
     """accept text of which most are keys, such as edit.save.title, instead of stopping with an error"""
-    max_chars: Annotated[int, Field(ge=1, le=4_000)] = 4_000
+    max_chars: Annotated[int, Field(ge=1, le=MAX_LINE_CHARS)] = MAX_LINE_CHARS
     """training pairs with a side of more characters than this are left out"""
     held_out: HeldOutConfig = HeldOutConfig()
     """shares of the training text for splits without files"""

@@ -24,15 +24,15 @@ from typing import IO, Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import Affects, DataConfig, fields_affecting
+from transformer_cli.config.schema import MAX_LINE_CHARS, Affects, DataConfig, fields_affecting
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system import progress
 from transformer_cli.system.files import as_file_error, read_text, read_verified_json, sha256_of_file, verify_file
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums, codec_files
-from transformer_cli.text.lines import MAX_LINE_BYTES
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 
 FORMAT_VERSION = 3
+MAX_BYTES_PER_LINE = 4 * MAX_LINE_CHARS + 1  # of raw text, with the line end
 MIN_WARNED_OVERLAP = 0.01  # share of a text's sources or references in the training text; less may be by chance
 IDS_PER_BLOCK = 1 << 20  # ids that are in memory at once while all are counted or renumbered
 
@@ -129,7 +129,7 @@ class Dataset:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
         sentences = self._count_sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        *lines, _ = _open_checked(path, partial(read_text, max_bytes=sentences * MAX_LINE_BYTES)).split("\n")
+        *lines, _ = _open_checked(path, partial(read_text, max_bytes=sentences * MAX_BYTES_PER_LINE)).split("\n")
         if len(lines) != sentences:
             raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_PREPARE_AGAIN}")
         return lines

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, DecodingConfig
 from transformer_cli.data.dataset import (
+    MAX_BYTES_PER_LINE,
     MIN_WARNED_OVERLAP,
     Dataset,
     EncodedSplit,
@@ -50,7 +51,6 @@ from transformer_cli.search.protocols import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import (
-    MAX_LINE_BYTES,
     decoded_lines,
     line_count_error,
     read_lines,
@@ -245,7 +245,7 @@ def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path)
     """Warn of lines, and of references from 1 % on, that are in the run's training text, if its dataset can be read."""
     try:
         folder = find_dataset(data, data_dir)
-        max_bytes = read_manifest(folder)["splits"]["train"]["sentences"] * MAX_LINE_BYTES
+        max_bytes = read_manifest(folder)["splits"]["train"]["sentences"] * MAX_BYTES_PER_LINE
         found = {
             "line": _count_seen(text.sources, folder / "train.source.txt", max_bytes),
             "reference": _count_seen(chain(*text.references), folder / "train.target.txt", max_bytes),

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
-from transformer_cli.config.schema import OnTooLong
+from transformer_cli.config.schema import MAX_LINE_CHARS, OnTooLong
 from transformer_cli.errors import DataError
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.codec import Codec, EncodedText, with_target_of_line
-from transformer_cli.text.lines import MAX_LINE_CHARS, TOO_LONG, has_letter, is_too_long
+from transformer_cli.text.lines import TOO_LONG, has_letter, is_too_long
 from transformer_cli.text.sentences import mask_spans, sentence_spans, split_long_sentence
 from transformer_cli.text.vocabulary import N_SOS_EOS
 

@@ -17,12 +17,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from transformer_cli.config.schema import MAX_LINE_CHARS
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STDIO, is_stream, open_input, remedy_for
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import refuse_binary
 
-MAX_LINE_CHARS = 4_000  # attention takes memory and time for each pair of tokens
 MAX_LINE_BYTES = 4 * (MAX_LINE_CHARS + 1) + 5  # one character more than allowed, byte order mark, line end
 MAX_RECORD_BYTES = 1 << 20  # a line may contain both sides of a pair, or a vector
 TOO_LONG = f"more than {MAX_LINE_CHARS:,} characters"

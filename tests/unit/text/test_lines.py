@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.config.schema import MAX_LINE_CHARS
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import (
     MAX_LINE_BYTES,
-    MAX_LINE_CHARS,
     count_lines,
     is_too_long,
     read_lines,

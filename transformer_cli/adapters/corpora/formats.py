@@ -21,13 +21,12 @@ from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.adapters.corpora.po import header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, is_untranslated_copy, xliff_version
-from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
 from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format, unescape_formula
 from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
 from transformer_cli.text.lines import (
-    MAX_LINE_CHARS,
     MAX_RECORD_BYTES,
     LocatedPair,
     Location,

@@ -17,7 +17,7 @@ import torch
 
 from transformer_cli.adapters.interop.ctranslate2 import CTranslate2Engine, format_settings, import_ctranslate2
 from transformer_cli.compute.devices import format_bytes
-from transformer_cli.config.schema import Config, ModelConfig
+from transformer_cli.config.schema import MAX_LINE_CHARS, Config, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
@@ -29,7 +29,6 @@ from transformer_cli.scoring.losses import read_loss_check, sentence_losses
 from transformer_cli.system.files import atomic_folder, write_checksums, write_text
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import Codecs, WordCodec
-from transformer_cli.text.lines import MAX_LINE_CHARS
 from transformer_cli.text.vocabulary import N_SOS_EOS, SPECIALS
 
 log = logging.getLogger(__name__)
