@@ -61,7 +61,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "requests": "adapters.corpora.multi30k",
     "sacrebleu": ("scoring.metrics", "adapters.study.statistics"),
     "starlette": "adapters.serve",
-    "safetensors": ("runs.checkpoints", "runs.listing", "adapters.interop"),
+    "safetensors": ("runs.checkpoints", "adapters.study.listing", "adapters.interop"),
     "sentencepiece": "text.subwords",
     "sentencex": "text.sentences",
     "spacy": "text.words",

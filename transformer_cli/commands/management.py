@@ -23,7 +23,7 @@ from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.system.terminal import escape_controls
 
 if TYPE_CHECKING:
-    from transformer_cli.runs.listing import ListedRun
+    from transformer_cli.adapters.study.listing import ListedRun
 
 RUNS_DIR = Path("runs")
 UNKNOWN = "–"
@@ -60,7 +60,7 @@ def import_run(
 
 def runs(form: options.TableFormatOption = "text", as_json: options.AsJson = False) -> None:
     """List the runs under runs/, with their progress and scores."""
-    from transformer_cli.runs.listing import differing_settings, list_runs
+    from transformer_cli.adapters.study.listing import differing_settings, list_runs
 
     found = list_runs(RUNS_DIR)
     if as_json:  # in ASCII, since a name may have bytes that cannot be encoded
@@ -77,7 +77,7 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
     The columns "of" (the text that BLEU is of) and "case" (lc: ignored) appear only if the runs differ in them. The
     last columns are the seed and differing settings. CSV has all columns and all differing settings.
     """
-    from transformer_cli.runs.listing import differing_settings, summarize_settings
+    from transformer_cli.adapters.study.listing import differing_settings, summarize_settings
 
     texts = {run.evaluation.text for run in runs if run.evaluation}
     cases = {_is_lowercase(run) for run in runs if run.evaluation}

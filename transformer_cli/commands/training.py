@@ -211,8 +211,8 @@ def curves(
     options.check_writable(output)
     folders = options.find_runs(run_arguments, run)
     from transformer_cli.adapters.study import plots
+    from transformer_cli.adapters.study.listing import summarize_settings
     from transformer_cli.config.load import settings_by_key
-    from transformer_cli.runs.listing import summarize_settings
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far
 

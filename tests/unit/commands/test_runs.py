@@ -15,9 +15,9 @@ from kinds import Refused, Tfm
 from sealed import edit_sealed, reseal, set_config
 from small_run import make_run
 from transformer_cli.adapters.study import plots
+from transformer_cli.adapters.study.listing import ListedRun, list_runs
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.model.transformer import count_parameters
-from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.metadata import write_config
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from opened import translator_of
-from transformer_cli.runs.listing import list_runs
+from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.runs.provenance import append_result, last_result, sha256_of_lines
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import evaluate, select_texts

@@ -16,10 +16,10 @@ from kinds import TrainTiny
 from transformer_cli import Translator, evaluate
 from transformer_cli.adapters.finetuning.copied_text import copied_lines
 from transformer_cli.adapters.interop.to_ctranslate2 import export
+from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.finding import find_run, write_latest
-from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.metadata import read_metadata, write_config
 from transformer_cli.runs.provenance import append_result
 from transformer_cli.runs.run import Run

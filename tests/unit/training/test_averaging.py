@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from kinds import TrainTiny
 from outcomes import outcome
+from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.checkpoints import load_weights
-from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 

@@ -9,8 +9,8 @@ import pytest
 from disturb import Disturbance, disturbed
 from kinds import TrainTiny
 from outcomes import outcome
+from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.errors import CheckpointError, ConfigError
-from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress

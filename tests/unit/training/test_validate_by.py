@@ -10,9 +10,9 @@ from kinds import TrainTiny
 from opened import translator_of
 from outcomes import outcome
 from transformer_cli import prepare, train
+from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.listing import list_runs
 from transformer_cli.scoring.evaluate import evaluate, read_splits
 from transformer_cli.training import translation_score
 

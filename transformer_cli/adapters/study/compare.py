@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal
 
 from transformer_cli.adapters.corpora.notices import warn_of_scored_text
+from transformer_cli.adapters.study.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.adapters.study.statistics import (
     ByMetric,
     Difference,
@@ -31,7 +32,6 @@ from transformer_cli.adapters.study.statistics import (
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.folder import is_pointer
-from transformer_cli.runs.listing import MAX_LISTED_SETTINGS, differing_settings
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
 from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, text_metrics, warn_about_text
