@@ -40,6 +40,9 @@ def prepare(
     like: Annotated[str | None, typer.Option(
         "--like", metavar="RUN", autocompletion=suggestions.runs, help="Prepare text for fine-tuning this run: use its "
         "languages, tokenizers and model shape.")] = None,
+    minutes: Annotated[float | None, typer.Option(
+        "--minutes", metavar="N", min=0.1, max=100_000.0, show_default="15", help="How long training may take on this "
+        "machine; the settings of training in a new NAME.yaml follow from this, by a short trial.")] = None,
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Print which pairs cleaning would leave out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
@@ -71,17 +74,19 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
+    from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, choose_training
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import HeldOutConfig
+    from transformer_cli.data.dataset import Dataset
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_bytes
 
-    inherited, config_path = finetuning_settings(like) if like else None, None
+    inherited, config_path, choose = finetuning_settings(like) if like else None, None, None
     if files:
         held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
-        settings, config_path = config_for_files(
+        settings, config_path, choose = config_for_files(
             files,
             options=settings_given,
             base=config,
@@ -91,17 +96,29 @@ def prepare(
         )
     else:
         settings = load_config(config, overrides or (), inherited=inherited)
+    has_length = any(each.split("=")[0] in ("training.epochs", "training.max_steps") for each in overrides or ())
+    if minutes is not None and (choose is None or has_length):
+        raise typer.BadParameter(
+            "--minutes chooses the settings of training in a new NAME.yaml for FILEs, unless --config, --like or --set "
+            "training.epochs does; leave one of them out"
+        )
     if dry_run:
         report = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(asdict(report), ensure_ascii=False) if as_json else format_cleaning(report))
         return
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
+    reason = ""
+    if choose:
+        given = None if has_length else minutes or DEFAULT_MINUTES
+        settings, reason = choose_training(settings, Dataset.open(prepared.folder), given, choose)
     if not prepared.created:
         log.info("%s: already prepared", prepared.folder)
     is_written = config_path is not None and not (config_path.exists() and load_config(config_path) == settings)
     if config_path and is_written:
-        write_bytes(config_path, commented_yaml(settings, config_path).encode())
+        write_bytes(config_path, commented_yaml(settings, config_path, reason).encode())
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else format_prepared(prepared))
+    if reason:
+        log.info("%s", reason)
     if config_path and not as_json:
         print(f"{f'wrote {config_path}; ' if is_written else ''}next: tfm train --config {config_path}")
 

@@ -1,6 +1,7 @@
 """`tfm prepare FILE…`: from users' files to a dataset, a config, and the next command."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,10 @@ def test_prepare_files_writes_config_for_training(tfm: Tfm, files: Path, name: s
     assert out.endswith("wrote memory.yaml; next: tfm train --config memory.yaml\n")
     text = (files / "memory.yaml").read_text(encoding="utf-8")
     assert f"\n    train: [{name}]\n" in text.replace("\n      - ", " [").replace(f"{name}\n", f"{name}]\n")
+    assert "; change what you like.\n# 1 epoch, dropout 0, consistency 0: for " in text[:150]
+    assert "hypotheses in beam search; 5 take 2.7" in text
+    chosen = load_config(files / "memory.yaml")
+    assert (chosen.decoding.beam_size, chosen.training.best_checkpoint_metric) == (5, "last")
     assert str(files) not in text  # paths are relative, so the folder can be moved
     made = dataset(files, out)
     assert sum(made.manifest["cleaning"]["splits"].values()) == 200
@@ -67,9 +72,24 @@ def test_prepare_files_writes_config_for_training(tfm: Tfm, files: Path, name: s
         assert (code, out.count("\n")) == (0, 1), err
 
 
+def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) -> None:
+    small = sets("model.d_model=8", "model.d_ff=8", "training.shards=1", "data.held_out.valid=0.1")
+    command = ("prepare", "memory.tsv", *LANGUAGES, "--minutes", "0.1")
+    code, _, err = tfm(*command, *small, cwd=files)
+    assert code == 0, err
+    assert "tip: if OPUS-MT has a translator de→en, it is a better start than 1" in err
+    training = load_config(files / "memory.yaml").training
+    (said,) = re.findall(
+        r"(\d+) epochs?, dropout 0\.?\d*, consistency (\d): for 1\d\d pairs and 0\.1 minutes on this", err
+    )
+    assert said == (str(training.epochs), f"{training.consistency:g}")
+    code, _, err = tfm(*command, cwd=files)
+    assert (code, "--minutes chooses the settings of training in a new NAME.yaml" in err) == (2, True)
+
+
 def test_prepare_grown_files_keeps_held_out_pairs(tfm: Tfm, files: Path) -> None:
     share = "data.held_out.valid=0.1"
-    first = dataset(files, tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share), cwd=files)[1])
+    first = dataset(files, tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share, "training.epochs=30"), cwd=files)[1])
     held_out = load_config(files / "memory.yaml").data.held_out
     (files / "memory.yaml").write_text((files / "memory.yaml").read_text().replace("epochs: 30 ", "epochs: 7 # mine "))
     names = ("memory.tsv", "test.en", "valid.de", "valid.en", "test.de")

@@ -1,0 +1,101 @@
+"""How to train on new text within some minutes of this machine. docs/little-text.md has the measurements."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from transformer_cli.compute.devices import choose_device
+from transformer_cli.config.schema import Config
+from transformer_cli.data.batching import plan_epoch
+from transformer_cli.data.dataset import Dataset, Rows
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.system.terminal import pluralize
+from transformer_cli.text.vocabulary import PAD
+from transformer_cli.training.learner import Learner
+from transformer_cli.training.texts import UsableSplit, usable_split
+
+DEFAULT_MINUTES = 15.0
+PROBE_STEPS, PROBE_SECONDS = 4, 2.0  # at least, after a first step that also initialises libraries
+TRAINING_SHARE = 0.9  # of the time; the rest is for validations and checkpoints
+MAX_PASSES = 120  # forward and backward passes over the text; more brought nothing
+FEW_PAIRS = 50_000  # below, a model of much other text is better, where there is one
+MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
+VALIDATIONS = 10
+TABLE = [  # passes that the time allows, at least; dropout; consistency; passes in an epoch
+    (60.0, 0.3, 5.0, 2),
+    (20.0, 0.2, 0.0, 1),
+    (5.0, 0.1, 0.0, 1),
+    (0.0, 0.0, 0.0, 1),
+]
+
+log = logging.getLogger(__name__)
+
+
+def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_twice: bool = True) -> dict[str, Any]:
+    """Returns settings, by dotted key, that suit a training with time for so many passes over its text.
+
+    steps_per_epoch: of its batches. valid_pairs: in its validation split. may_read_twice: may choose consistency.
+    """
+    rows = [row for row in TABLE if may_read_twice or not row[2]]
+    _, dropout, consistency, per_epoch = next(row for row in rows if passes >= row[0])
+    epochs = max(1, round(min(passes, MAX_PASSES) / per_epoch))
+    return {
+        "model.dropout": dropout,
+        "training.consistency": consistency,
+        "training.epochs": epochs,
+        "training.validate_every": math.ceil(epochs * steps_per_epoch / min(epochs, VALIDATIONS)),
+        "training.best_checkpoint_metric": "bleu" if valid_pairs >= MIN_BLEU_PAIRS else "last",
+    }
+
+
+def choose_training(
+    config: Config, dataset: Dataset, minutes: float | None, with_settings: Callable[[Mapping[str, Any]], Config]
+) -> tuple[Config, str]:
+    """Returns the config with the settings of `choose` for a dataset, and what was chosen, and why, in words.
+
+    minutes: the time for training on this machine, whose speed a model shows in a few steps (None: the config says how
+    long training is). with_settings: see `config_for_files`. Raises DataError if no pair fits the model, DeviceError,
+    MemoryShortage.
+    """
+    training, n_pairs, why = config.training, len(dataset.split("train")), ""
+    text = usable_split(dataset.split("train"), "train", config.model.max_length)
+    plan = plan_epoch(text.split, text.rows, training, epoch=1)
+    steps = training.num_steps(len(plan))
+    passes = training.max_steps / steps if training.max_steps else training.epochs
+    if minutes is not None:
+        speed = tokens_per_second(config, dataset, text, plan)
+        passes = 60 * minutes * TRAINING_SHARE * speed / text.count_target_tokens(plan)
+        why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
+    may_read_twice = minutes is not None and config.model.dropout > 0
+    chosen = with_settings(choose(passes, steps, len(dataset.split("valid")), may_read_twice=may_read_twice))
+    if n_pairs < FEW_PAIRS:
+        what = "tip: if OPUS-MT has a translator %s→%s, it is a better start than %s: `tfm import`, then --like"
+        log.info(what, chosen.data.source, chosen.data.target, pluralize(n_pairs, "pair"))
+    unit, number = chosen.training.end
+    how = f"dropout {chosen.model.dropout:g}, consistency {chosen.training.consistency:g}"
+    return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"
+
+
+def tokens_per_second(config: Config, dataset: Dataset, text: UsableSplit, plan: Sequence[Rows]) -> float:
+    """Returns how many target tokens a new model reads a second in its first steps. Takes some seconds."""
+    codecs, step, tokens = dataset.codecs, 0, 0
+    torch.manual_seed(config.training.seed)
+    model = Transformer(
+        config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
+    )
+    learner = Learner(model, config.training, choose_device(config.training.device))
+    started = math.inf
+    while step <= PROBE_STEPS or time.monotonic() < started + PROBE_SECONDS:
+        batches = [plan[step % len(plan)]]
+        step += 1
+        learner.backward(text.split, batches, step=step)
+        learner.step()
+        if step == 1:  # in which libraries initialise themselves
+            started = time.monotonic()
+        else:
+            tokens += text.count_target_tokens(batches)
+    return tokens / (time.monotonic() - started)
