@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -66,28 +66,27 @@ log = logging.getLogger(__name__)
 router = APIRouter(responses={"4XX": {"description": 'The error: {"error": "…"}'}})
 
 
-@dataclass
 class Service:
     """What the routes share, as `request.app.state.service`."""
 
-    directions: Directions
-    queue: JobQueue
-    text_queue: JobQueue
-    """where the texts of long requests are parsed, and their answers are written, one at a time"""
-    file_queue: JobQueue
-    """the same for documents, whose batches are jobs of `queue`"""
-    limits: Limits
-    api_key: str | None
-    metrics: Metrics
-    inspections: threading.Semaphore
-    """limits the inspections that are computed, or whose answers are being sent"""
-    parsing_lock: asyncio.Lock
-    """held while a larger body is parsed"""
-    n_body_bytes: int = 0
-    """bytes of all bodies that are arriving or not parsed yet"""
-    kept_files: KeptFiles = field(default_factory=KeptFiles)
-    n_unanswered: int = 0
-    """requests that were cut off by the server's shutdown"""
+    def __init__(self, translators: Sequence[Translator], n_workers: int, limits: Limits, api_key: str | None) -> None:
+        """See `create_app`."""
+        self.directions = Directions(translators)
+        self.limits, self.api_key = limits, api_key
+        self.queue = JobQueue(n_workers, limits)
+        self.text_queue = JobQueue(1, limits)
+        """where the texts of long requests are parsed, and their answers are written, one at a time"""
+        self.file_queue = JobQueue(1, limits)
+        """the same for documents, whose batches are jobs of `queue`"""
+        self.metrics = Metrics(lambda: self.queue.n_waiting_lines)
+        self.inspections = threading.Semaphore(limits.inspections)
+        self.parsing_lock = asyncio.Lock()
+        """held while a larger body is parsed"""
+        self.n_body_bytes = 0
+        """bytes of all bodies that are arriving or not parsed yet"""
+        self.kept_files = KeptFiles()
+        self.n_unanswered = 0
+        """requests that were cut off by the server's shutdown"""
 
     def reload_loop(self, requests: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
         """Reload the runs for each True in the queue, until False.
@@ -130,11 +129,8 @@ def create_app(
     addresses are always allowed. cors_origins: sites whose pages may send requests, such as https://example.org, or *
     for any. Raises ConfigError.
     """
-    queues = [JobQueue(number, limits) for number in (n_workers, 1, 1)]
-    metrics = Metrics(lambda: queues[0].n_waiting_lines)
-    inspections, parsing_lock = threading.Semaphore(limits.inspections), asyncio.Lock()
-    directions, (queue, text_queue, file_queue) = Directions(translators), queues
-    service = Service(directions, queue, text_queue, file_queue, limits, api_key, metrics, inspections, parsing_lock)
+    service = Service(translators, n_workers, limits, api_key)
+    queues = (service.queue, service.text_queue, service.file_queue)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -375,25 +371,23 @@ async def _inspect(
 
 async def _wait_for_result(request: Request, future: "Future[Result]") -> Result:
     """Returns a job's result. If the client disconnects first, cancels the future and raises HTTPException."""
-    result, loop = asyncio.wrap_future(future), asyncio.get_running_loop()
-    watchers = list[asyncio.Task[None]]()
-    watch = loop.call_later(WATCH_DELAY_S, lambda: watchers.append(loop.create_task(_cancel_if_gone(request, result))))
+    result, watching = asyncio.wrap_future(future), set[asyncio.Future[Any]]()
     try:
-        return await result
-    except asyncio.CancelledError:
-        if any(each.done() for each in watchers):
-            raise HTTPException(CLIENT_CLOSED, "gone") from None
-        raise
+        await asyncio.wait({result}, timeout=WATCH_DELAY_S)
+        if not result.done():
+            watching = {asyncio.create_task(_disconnected(request))}
+            await asyncio.wait({result, *watching}, return_when=asyncio.FIRST_COMPLETED)
+        if not result.done():
+            raise HTTPException(CLIENT_CLOSED, "gone")
+        return result.result()
     finally:
-        watch.cancel()
-        for each in watchers:
-            each.cancel()
+        for each in (result, *watching):
+            each.cancel()  # without effect if it is done
 
 
-async def _cancel_if_gone(request: Request, result: "asyncio.Future[Any]") -> None:
+async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
-    result.cancel()
 
 
 async def _error_response(_: Request, error: Any) -> Response:
