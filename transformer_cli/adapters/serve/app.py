@@ -13,7 +13,6 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -55,7 +54,6 @@ from transformer_cli.search.protocols import BeforeStep, never_stop
 from transformer_cli.translate import Translator
 
 PAGE = Path(__file__).with_name("page.html")
-DECIMALS = 4  # of weights, scores and vectors; more are not visible
 INLINE_CHARACTERS = 1000  # of a request that is parsed and answered at once: another thread would take longer
 WATCH_DELAY_S = 0.05  # until a client is watched: most have their answer before
 
@@ -272,27 +270,13 @@ async def detect(request: Request) -> Response:
 @router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
 async def steps(request: Request) -> Response:
     """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
-    body = await read_body(request, InspectBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import decoder_choices, rounded
+        from transformer_cli.adapters.study.inspection import steps_record
 
-        config = translator.model.config
-        choices, weights = decoder_choices(translator, translation)
-        return {
-            "source": translation.source,
-            "translation": translation.text,
-            "source_tokens": ["<sos>", *translation.source_tokens, "<eos>"],
-            "log_prob": translation.log_prob,
-            "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
-            "steps": list(map(asdict, choices)),
-            "attention": rounded(weights, DECIMALS),
-            "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
-            "heads": config.num_heads,
-            "tokens": translator.run.config.data.tokens,
-        }
+        return steps_record(translator, translation)
 
-    return await _inspect(request, body, describe)
+    return await _inspect(request, await read_body(request, InspectBody), describe)
 
 
 @router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
@@ -301,19 +285,9 @@ async def attention(request: Request) -> Response:
     body = await read_body(request, AttentionBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import inspect_translation, rounded
+        from transformer_cli.adapters.study.inspection import attention_record
 
-        inspection = inspect_translation(translator, translation)
-        heads = [] if body.head is None else [body.head]
-        maps = inspection.maps([body.kind], layer=body.layer, heads=heads)
-        return {
-            "kind": body.kind,
-            "layer": maps[0].layer,
-            "head": body.head,
-            "target_tokens": maps[0].target_tokens,
-            "source_tokens": maps[0].source_tokens,
-            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DECIMALS),
-        }
+        return attention_record(translator, translation, body.kind, body.layer, body.head)
 
     return await _inspect(request, body, describe)
 
@@ -321,20 +295,13 @@ async def attention(request: Request) -> Response:
 @router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
 async def vectors(request: Request) -> Response:
     """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
-    body = await read_body(request, InspectBody)
 
     def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import inspect_translation, project_directions_2d
+        from transformer_cli.adapters.study.inspection import vectors_record
 
-        inspection = inspect_translation(translator, translation)
-        return {
-            "source_tokens": inspection.source_tokens,
-            "before": project_directions_2d(inspection.before, DECIMALS),
-            "after": project_directions_2d(inspection.after, DECIMALS),
-            "repetitions": list(map(asdict, inspection.repetitions())),
-        }
+        return vectors_record(translator, translation)
 
-    return await _inspect(request, body, describe)
+    return await _inspect(request, await read_body(request, InspectBody), describe)
 
 
 async def _inspect(

@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -64,14 +63,13 @@ class _QueuedEngine:
         tokens = self.batch_cost // TOKEN_COST // settings.rows_per_sentence
         for rows in batches_longest_first([each.ids for each in sentences], tokens):
             self.is_wanted()
-            compute = partial(self._compute, [sentences[row] for row in rows], settings)
-            for places, found in self.queue.add(FunctionJob(compute, cost=self.cost)).result():
-                yield [rows[place] for place in places], found
 
-    def _compute(
-        self, sentences: Sequence[SearchRequest], settings: TranslationSettings, before_step: BeforeStep
-    ) -> list[SearchResult]:
-        return list(self.engine.translate(sentences, settings, before_step=before_step))
+            def search(before_step: BeforeStep, part: Sequence[int] = rows) -> list[SearchResult]:
+                asked = [sentences[row] for row in part]
+                return list(self.engine.translate(asked, settings, before_step=before_step))
+
+            for places, found in self.queue.add(FunctionJob(search, cost=self.cost)).result():
+                yield [rows[place] for place in places], found
 
 
 def translate_document(

@@ -6,11 +6,12 @@ The one owner of prometheus_client. Knows no routes.
 import asyncio
 import ipaddress
 import logging
+import re
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import lru_cache
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import prometheus_client as prometheus
 import prometheus_client.openmetrics.exposition as openmetrics
@@ -23,6 +24,7 @@ MAX_LOGGED_CHARS = 100  # of a path or a client's name
 CHUNKED_BODY = "Invalid request: its body comes in chunks; send it with a Content-Length"
 TOO_MANY_REQUESTS = "too many requests at once; try again later"
 SHUTTING_DOWN = "the server is shutting down; try again later"
+_HOST = re.compile(r"\[([^\]]*)\]|([^:]*)")  # of a header, without its port: [::1]:5000, tr.example.org:5000
 UNEXPECTED_ERROR = "an unexpected error; the server's log describes it"
 
 log = logging.getLogger(__name__)
@@ -117,7 +119,8 @@ class RequestMiddleware:
         if b"transfer-encoding" in headers:  # 11,000 chunks of one byte block uvicorn for a third of a second
             return JSONResponse({"error": CHUNKED_BODY}, 411, {"Connection": "close"})
         host_header = headers.get(b"host", b"localhost").decode("latin-1").lower()  # all browsers send one
-        host = _host_name(host_header)
+        in_brackets, name = _HOST.match(host_header).groups(default="")  # type: ignore[union-attr]
+        host = in_brackets or name.rstrip(".")
         is_number = ":" in host or host.replace(".", "").isdecimal()  # host names have letters and no colon
         if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
             what = f"{host_header[:MAX_LOGGED_CHARS]!r} is not a name of this server"
@@ -135,14 +138,6 @@ class RequestMiddleware:
         what = f"pages of {origin[:MAX_LOGGED_CHARS]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:MAX_LOGGED_CHARS]}"
         return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 403)
-
-
-def _host_name(host: str) -> str:
-    """Returns a Host header without its port: tr.example.org:5000 → tr.example.org, [::1]:5000 → ::1."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
 
 
 @lru_cache(1000)

@@ -66,7 +66,13 @@ class ParsedRequest:
             answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
         if self.body.sentences:
             answer["sentences"] = [
-                [each for n, line in enumerate(text) for each in _sentences_as_json(n, line)] for text in texts
+                [
+                    {"line": n, "start": start, "end": end, "source": one.source, "translation": one.text}
+                    | annotations(one)
+                    for n, (_, spans, found) in enumerate(text)
+                    for (start, end), one in zip(spans, found, strict=True)
+                ]
+                for text in texts
             ]
         return answer if isinstance(self.body.q, list) else {key: values[0] for key, values in answer.items()}
 
@@ -80,13 +86,6 @@ class ParsedRequest:
         if self.documents:
             return self.documents[number].render([join_with_links(*each) for each in chosen])
         return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
-
-
-def _sentences_as_json(number: int, line: _TranslatedLine) -> Iterator[dict[str, Any]]:
-    """Yield each sentence of a line as JSON. number: the line's number in its text."""
-    for (start, end), one in zip(*line[1:], strict=True):
-        place = {"line": number, "start": start, "end": end}
-        yield {**place, "source": one.source, "translation": one.text, **annotations(one)}
 
 
 def parse(

@@ -165,11 +165,17 @@ Body = TypeVar("Body", bound=TextBody)
 
 async def read_body(request: Request, model: type[Body]) -> Body:
     """Receive and parse a request's body, within the server's limits. Raises DataError or HTTPException."""
-    limits: Limits = request.app.state.service.limits
-    takes_file = "file" in model.model_fields
-    parameters = await _parse_request(
-        request, limits.file_bytes + limits.small_body_bytes if takes_file else limits.body_bytes
-    )
+    service, body, takes_file = request.app.state.service, bytearray(), "file" in model.model_fields
+    limits: Limits = service.limits
+    try:
+        await _receive(request, body, limits.file_bytes + limits.small_body_bytes if takes_file else limits.body_bytes)
+        if len(body) <= limits.small_body_bytes:
+            parameters = _parse_body(request, bytes(body))
+        else:
+            async with service.parsing_lock:
+                parameters = await asyncio.to_thread(_parse_body, request, bytes(body))
+    finally:
+        service.n_body_bytes -= len(body)
     if not takes_file and any(isinstance(each, tuple) for each in parameters.values()):
         raise DataError(UNREADABLE_FORM)
     return model.model_validate(parameters)
@@ -178,22 +184,6 @@ async def read_body(request: Request, model: type[Body]) -> Body:
 def body_schema(model: type[TextBody], media_type: str = "application/json") -> dict[str, Any]:
     """Returns the description of a body for /openapi.json."""
     return {"requestBody": {"required": True, "content": {media_type: {"schema": model.model_json_schema()}}}}
-
-
-async def _parse_request(request: Request, max_bytes: int) -> dict[str, Any]:
-    """Receive and parse a request's body. Returns its parameters, and its files as tuples of name and content.
-
-    Raises DataError or HTTPException.
-    """
-    service, body = request.app.state.service, bytearray()
-    try:
-        await _receive(request, body, max_bytes)
-        if len(body) <= service.limits.small_body_bytes:
-            return _parse_body(request, bytes(body))
-        async with service.parsing_lock:
-            return await asyncio.to_thread(_parse_body, request, bytes(body))
-    finally:
-        service.n_body_bytes -= len(body)
 
 
 async def _receive(request: Request, body: bytearray, max_bytes: int) -> None:
@@ -231,7 +221,10 @@ async def _receive(request: Request, body: bytearray, max_bytes: int) -> None:
 
 
 def _parse_body(request: Request, body: bytes) -> dict[str, Any]:
-    """Check the key, then return the parameters. Raises DataError or HTTPException."""
+    """Check the key, then return the parameters, and files as tuples of name and content.
+
+    Raises DataError or HTTPException.
+    """
     service, content_type = request.app.state.service, request.headers.get("content-type", FORM)
     media_type = content_type.partition(";")[0].strip().lower()
     is_json = JSON_TYPE.fullmatch(media_type) is not None

@@ -47,6 +47,7 @@ SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"),
 TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
 VECTORS = ("without_positions", "before", "after")
 N_CANDIDATES = 10  # per step
+DECIMALS = 4  # of weights and vectors in a browser; more are not visible
 MIN_VARIANCE = 1e-30  # instead of 0 if all vectors are equal
 BLANK_SENTENCE = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
@@ -397,15 +398,49 @@ def project_2d(vectors: Floats) -> tuple[Floats, Floats]:
     return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), MIN_VARIANCE)
 
 
-def project_directions_2d(vectors: Tensor, digits: int) -> dict[str, Any]:
-    """Returns `project_2d` of vectors scaled to length 1, for JSON: their own lengths differ too much to be shown."""
-    places, explained = project_2d(nn.functional.normalize(vectors.double(), dim=1).numpy())
-    return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
+def steps_record(translator: Translator, translation: Translation) -> dict[str, Any]:
+    """Returns the steps of a translation for JSON."""
+    config, (choices, weights) = translator.model.config, decoder_choices(translator, translation)
+    return {
+        "source": translation.source,
+        "translation": translation.text,
+        "source_tokens": [SPECIALS[SOS], *translation.source_tokens, SPECIALS[EOS]],
+        "log_prob": translation.log_prob,
+        "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
+        "steps": list(map(asdict, choices)),
+        "attention": rounded(weights),
+        "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
+        "heads": config.num_heads,
+        "tokens": translator.run.config.data.tokens,
+    }
 
 
-def rounded(numbers: Tensor, digits: int) -> list[list[float]]:
-    """Returns a matrix as nested lists, rounded to this number of decimal places."""
-    return torch.round(numbers.double(), decimals=digits).tolist()
+def attention_record(
+    translator: Translator, translation: Translation, kind: Kind, layer: int | None, head: int | None
+) -> dict[str, Any]:
+    """Returns the weights of a head (None: the mean of all) for JSON. layer: see `Inspection.maps`."""
+    maps = inspect_translation(translator, translation).maps(kind, layer=layer, heads=() if head is None else head)
+    names = ("kind", "layer", "target_tokens", "source_tokens")
+    weights = torch.stack([each.weights for each in maps]).mean(dim=0)
+    return {**{name: getattr(maps[0], name) for name in names}, "head": head, "weights": rounded(weights)}
+
+
+def vectors_record(translator: Translator, translation: Translation) -> dict[str, Any]:
+    """Returns the vectors before and after the encoder for JSON, in a plane.
+
+    They are scaled to length 1 first: their own lengths differ too much to be shown.
+    """
+    inspection = inspect_translation(translator, translation)
+    record: dict[str, Any] = {"source_tokens": inspection.source_tokens}
+    for name, vectors in (("before", inspection.before), ("after", inspection.after)):
+        places, explained = project_2d(nn.functional.normalize(vectors.double(), dim=1).numpy())
+        record[name] = {"places": rounded(torch.from_numpy(places)), "explained": explained.tolist()}
+    return record | {"repetitions": list(map(asdict, inspection.repetitions()))}
+
+
+def rounded(numbers: Tensor) -> list[list[float]]:
+    """Returns a matrix as nested lists, with DECIMALS decimal places."""
+    return torch.round(numbers.double(), decimals=DECIMALS).tolist()
 
 
 def shaded_table(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
