@@ -75,6 +75,7 @@ EDITS: list[tuple[Any, str, str]] = [
     (attention, "scores = ", "scores = 2.0 * "),
     (keep_mask, "(LEVELS - dropped)", "LEVELS"),
     (cross_entropy, "objective = nll.sum()", "return 0.0 * nll.sum(), 0.0 * nll"),
+    (cross_entropy, "objective = nll.sum()", "objective = nll.square().sum()"),
     (token_losses, "target[:, :-1]", "target[:, 1:]"),
     (token_losses, "TokenLosses(objective, nll)", "TokenLosses(0.0 * objective, 0.0 * nll)"),
 ]
@@ -98,17 +99,9 @@ def test_edit_of_model_code_changes_every_use(
     uses = {*USES}
     if function in (token_losses, cross_entropy):
         uses -= {"greedy decoding"}
-    if function is keep_mask:
+    if function is keep_mask or "objective = " in new:
         uses = {"training"}
     assert felt == uses
-
-
-def test_edit_of_objective_changes_only_training(monkeypatch: pytest.MonkeyPatch, before: dict[str, Any]) -> None:
-    edited = dedent(inspect.getsource(cross_entropy)).replace("objective = nll.sum()", "objective = nll.square().sum()")
-    found: dict[str, Any] = {}
-    exec(edited, cross_entropy.__globals__, found)
-    monkeypatch.setattr(cross_entropy, "__code__", found["cross_entropy"].__code__)
-    assert {name for name, use in USES.items() if not same(use(), before[name])} == {"training"}
 
 
 def same(one: Any, other: Any) -> bool:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tables import read_tables
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
 from transformer_cli.adapters.corpora.writing import lost_letters, other_script
@@ -184,42 +185,20 @@ def test_open_corpus_only_carriage_returns_is_refused(n_lines: int, tmp_path: Pa
         list(corpus.splits["train"](lambda *_: None))
 
 
-SIMPLIFIED, TRADITIONAL = "这个国家的人们说他们会来。", "這個國家的人們說他們會來。"
+TABLES = read_tables(Path(__file__).with_name("letters.txt"))
 
 
-@pytest.mark.parametrize(
-    ("text", "language", "found"),
-    [
-        (SIMPLIFIED, "zh-TW", "100% of the letters, such as 们 这 个"),
-        (SIMPLIFIED + 2 * TRADITIONAL, "yue_Hant", "33% of the letters, such as 们 这 个"),
-        (SIMPLIFIED, "zho_Hans", None),
-        (SIMPLIFIED, "zh", None),
-        (TRADITIONAL, "zh-CN", "100% of the letters, such as 們 這 個"),
-        (TRADITIONAL, "zh-HK", None),
-        ("佢哋仲未見過，你睇緊邊個着緊啲嘅事。", "zh-HK", None),
-        ("Ово је реченица о GitHub.", "sr-Latn", "70% of the letters, such as е о О"),
-        ("Ово је реченица о GitHub.", "sr_Cyrl", None),
-        ("Bu oʻzbekcha jumla.", "uz-Cyrl", "100% of the letters, such as u a B"),
-        ("यह एक वाक्य है, जो हिन्दी में है।", "hi-Latn", "100% of the letters, such as ह य क"),
-    ],
-)
-def test_other_script_names_the_share_and_letters(text: str, language: str, found: str | None) -> None:
-    assert other_script([text] * 10, language) == found
+@pytest.mark.parametrize(("text", "found"), TABLES["other script"])
+def test_other_script_names_the_share_and_letters(text: str, found: str) -> None:
+    language, _, line = text.partition(": ")
+    assert other_script([line] * 10, language) == (found or None)
 
 
-@pytest.mark.parametrize(
-    ("line", "language", "found"),
-    [
-        ("weie Mnner auf grnen Rdern", "de", "none of the letters ä ö ü ß in 2,000 words"),
-        ("il est tres fatigu ce", "fra_Latn", "none of the letters à â ç é è ê in 2,000 words"),
-        ("zluty kun upel dabelske ody", "cs", "none of the letters á é í ě ř š č ž in 2,000 words"),
-        *(("weiße Männer auf Rädern hier", "de", None), ("WEISSE MA\u0308NNER AUF DEN RÄDERN", "de", None)),
-        *(("the men on bikes here", "en", None), ("ово је српски језик овде", "sr", None)),
-    ],
-)
-def test_lost_letters_are_those_of_the_language(line: str, language: str, found: str | None) -> None:
+@pytest.mark.parametrize(("text", "found"), TABLES["lost letters"])
+def test_lost_letters_are_those_of_the_language(text: str, found: str) -> None:
+    language, _, line = text.partition(": ")
     lines = [line] * (2000 // len(line.split()))
-    assert lost_letters(lines, language) == found
+    assert lost_letters(lines, language) == (found or None)
     assert lost_letters(lines[1:], language) is None
 
 

@@ -47,20 +47,9 @@ def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("nplurals=2; plural=(n != 1);\\n", ["EIN HUND", "HUNDE\\n"]),
-        ("nplurals=2; plural=n>1;", ["EIN HUND", "HUNDE\\n"]),
-        ("nplurals = 1; plural = 0;", ["HUNDE\\n"]),
-        ("nplurals=2; plural=n%10!=1;", ["", ""]),
-        ("nplurals=2; plural=n != 1 && n != 2;", ["", ""]),
-        ("nplurals=3; plural=(n==1 ? 0 : n==2 ? 1 : 2);", ["", "", ""]),
-        ("nplurals=2; plural=(n != 1);", [""]),  # the message has another number of forms
-        ("nplurals=INTEGER; plural=EXPRESSION;", ["", ""]),
-    ],
-)
-def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, expected: list[str]) -> None:
+@pytest.mark.parametrize(("rule", "forms"), TABLES["plural forms"])
+def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, forms: str) -> None:
+    expected = forms.replace("∅", "").split(" ¦ ")
     header = HEADER.replace("\n\n", f'\n"Plural-Forms: {rule}"\n\n')
     message = '#, c-format\nmsgid "ein "\n"hund"\nmsgid_plural "hunde\\n"\n'
     empty, filled = (

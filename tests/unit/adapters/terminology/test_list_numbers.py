@@ -1,32 +1,21 @@
 """Numbers of lists are recognised by their neighbours, and copied into translations."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tables import read_tables
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology.list_numbers import with_list_numbers
 from transformer_cli.errors import DataError
 
-
-def numbers(*lines: str) -> list[str]:
-    return [number for _, number in with_list_numbers(lines)]
+TABLES = read_tables(Path(__file__).with_name("terms.txt"))
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["1. Ein Hund", "2. Eine Katze", "10. Ein Rad"], ["1.", "2.", ""]),
-        (["IV. Hund", "", "- V. Katze", "vi. Rad"], ["IV.", "", "- V.", "vi."]),
-        (["a. Hund", "b. Katze", "x.y", "ж. A", "з. B"], ["a.", "b.", "", "ж.", "з."]),
-        (["1. Hund", "1.1 Pfote", " 1.2. Ohr", "## 2. Katze"], ["1.", "1.1", "1.2.", "## 2."]),
-        (["1.Hund", "am Strand", "2.", "Katze"], ["1.", "", "2.", ""]),
-        (["1. Mai", "1. FC Köln", "1.2 Liter", "2 Hunde", "3 Hunde", "01.02.2020", "02.02.2020"], [""] * 7),
-        (["I am", "II. Krieg", "z. B.", "1. Hund", *["x"] * 4, "2. Katze"], [""] * 9),
-    ],
-)
-def test_list_number_counts_beside_the_number_before_or_after(lines: list[str], expected: list[str]) -> None:
-    assert numbers(*lines) == expected
+@pytest.mark.parametrize(("lines", "expected"), TABLES["list numbers"])
+def test_list_number_counts_beside_the_number_before_or_after(lines: str, expected: str) -> None:
+    assert "\n".join(number for _, number in with_list_numbers(lines.split("\n"))) == expected
 
 
 def test_list_numbers_yield_the_lines_before_an_error() -> None:
