@@ -68,7 +68,7 @@ def main() -> None:
             chosen = [*([seed] for seed in runs), *ensemble]
             systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
         for about, together in systems:
-            for row in rows(Translator.load(*(run.folder for run in together)), judged):
+            for row in rows(Translator(together[0].folder, others=[run.folder for run in together[1:]]), judged):
                 print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
 
 

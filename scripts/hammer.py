@@ -351,7 +351,7 @@ def main() -> None:
     n_requests = parser.parse_args().requests
     with TemporaryDirectory() as temporary:
         folder = _trained(Path(temporary))
-        translator = Translator.load(folder, device="cpu")
+        translator = Translator(folder, device="cpu")
         lines, terms = _sentences(translator), Path(temporary) / "terms.tsv"
         own, *glossaries = _glossaries(lines, random.Random(0))
         terms.write_text("".join(f"{source}\t{target}\n" for source, target in own.items()), encoding="utf-8")

@@ -137,7 +137,7 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> tuple[list[t
     """Returns rows with the losses of a fine-tuned run's validations, and BLEU before and after fine-tuning.
 
     Also returns a verdict on each text that has too few lines for its BLEU to show a difference. The run has
-    `training.extra_valid`. Raises DataError, and as `Translator.load` does.
+    `training.extra_valid`. Raises DataError, and as `Translator` does.
     """
     from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, forgetting_table
     from transformer_cli.adapters.study.statistics import paired_verdict
@@ -193,11 +193,6 @@ class Translator(translate.Translator):
             each.warn_if_tokenizer_changed()
         super().__init__(runs, *_open_engine(runs, device), hook=Terminology())
 
-    @staticmethod
-    def load(run: str | Path | Run | None = None, *others: str | Path | Run, device: str = "auto") -> "Translator":
-        """Loads a run (None: the newest), or an ensemble with others; they are named as in `Translator(…)`."""
-        return Translator(run, device, others=others)
-
     def translate_html(self, html: str) -> str:
         """Returns an HTML page, or a fragment of one, with its text translated sentence by sentence.
 
@@ -217,12 +212,10 @@ class Translator(translate.Translator):
 
         return translate_file(self, content, file_format)
 
-    @staticmethod
-    def as_translator(
-        run: RunLike | None, device: str = "auto", *, runs_dir: Path = Path("runs")
-    ) -> translate.Translator:
-        """Returns a given translator, or one for a run, which is named as in `Translator(…)`."""
-        return run if isinstance(run, translate.Translator) else Translator(run, device, runs_dir=runs_dir)
+
+def _as_translator(run: RunLike | None, device: str = "auto") -> translate.Translator:
+    """Returns a given translator, or one for a run, which is named as in `Translator(…)`."""
+    return run if isinstance(run, translate.Translator) else Translator(run, device)
 
 
 def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
@@ -271,7 +264,7 @@ def evaluate(
         check_list(f"lists, item {number}", each)
     metrics = parse_metrics(metrics)
     if isinstance(run, translate.Translator) and others:
-        raise ConfigError("others: cannot be added to a Translator; make one of all runs, Translator.load(run, …)")
+        raise ConfigError("others: cannot be added to a Translator; make one of all runs, Translator(run, others=…)")
     opened = run.run if isinstance(run, translate.Translator) else Run.load(run, runs_dir)
     texts = scoring.select_texts(
         opened.config.data, splits=as_list(splits), files=files, lists=lists, data_dir=Path(data_dir)
@@ -313,7 +306,7 @@ def score_pairs(
             counts = f"{pluralize(len(sources), 'source')} and {pluralize(len(targets), 'target')}"
             raise ArgumentError(f"score_pairs: {counts}; give as many")
         pairs = zip(sources, targets, strict=True)
-    yield from scoring.score_pairs(Translator.as_translator(run), pairs, names=names)
+    yield from scoring.score_pairs(_as_translator(run), pairs, names=names)
 
 
 def compare(
@@ -330,9 +323,7 @@ def compare(
     """
     from transformer_cli.adapters.study import compare as comparing
 
-    return comparing.compare(
-        systems, options or comparing.CompareOptions(), Translator.as_translator, examples=examples
-    )
+    return comparing.compare(systems, options or comparing.CompareOptions(), _as_translator, examples=examples)
 
 
 def compare_groups(
@@ -347,7 +338,7 @@ def compare_groups(
     """
     from transformer_cli.adapters.study import compare as comparing
 
-    return comparing.compare_groups(groups, options or comparing.CompareOptions(), Translator.as_translator)
+    return comparing.compare_groups(groups, options or comparing.CompareOptions(), _as_translator)
 
 
 def inspect_sentence(run: RunLike | None, sentence: str) -> "Inspection":
@@ -358,5 +349,5 @@ def inspect_sentence(run: RunLike | None, sentence: str) -> "Inspection":
     """
     from transformer_cli.adapters.study.inspection import inspect_translation
 
-    translator = Translator.as_translator(run)
+    translator = _as_translator(run)
     return inspect_translation(translator, *translator.translate_detailed([sentence]))

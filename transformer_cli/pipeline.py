@@ -24,7 +24,7 @@ from transformer_cli.text.line_encoder import NO_TOKENS, TOO_LONG_REMEDY, InputL
 from transformer_cli.text.lines import TOO_LONG, is_too_long, refuse_lone_surrogates
 from transformer_cli.text.normalization import Placeholder, surrounding_space, upper
 from transformer_cli.text.sentences import join_translations
-from transformer_cli.text.vocabulary import EOS, UNK, UNWRITABLE
+from transformer_cli.text.vocabulary import EOS, SUPPRESSED, UNK
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class TextPipeline:
         if not isinstance(given, str):
             for place, index in enumerate(given, start=1):
                 is_end = index == EOS and place < len(given)  # <eos> may be the last one
-                if index in UNWRITABLE or is_end or not 0 <= index < len(target):
+                if index in SUPPRESSED or is_end or not 0 <= index < len(target):
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return given
         text = given.strip()

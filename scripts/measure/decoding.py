@@ -37,7 +37,7 @@ def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
 
     Raises Unavailable for a model without the shape of configs/multi30k.yaml, and TfmError as `tfm evaluate` does.
     """
-    translator = Translator.load(find_run(run), device="cpu")
+    translator = Translator(find_run(run), device="cpu")
     folder, config = translator.run.folder, translator.run.config
     if not is_plain(config.model):
         raise Unavailable(f"{folder}: not the model of configs/multi30k.yaml; name such a run with --run")

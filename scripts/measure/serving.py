@@ -125,7 +125,7 @@ def request_time(run: Path, *, rounds: int = 5) -> list[Figure]:
 
     run: an export of subwords, with greedy search. Linux only (/proc).
     """
-    translator, figures = Translator.load(run), []
+    translator, figures = Translator(run), []
     with TemporaryDirectory() as folder, ExitStack() as servers:
         both = [
             servers.enter_context(serving(run, Path(folder))),

@@ -58,7 +58,7 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def test_translate_equals_plain_greedy_search(project: Path, corpus: Path) -> None:
-    translator = Translator.load(project / "runs/tiny", device="cpu")
+    translator = Translator(project / "runs/tiny", device="cpu")
     run = translator.run
     plain = PlainTransformer(translator.model)
     lines = (corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]

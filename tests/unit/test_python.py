@@ -95,7 +95,7 @@ def test_run_argument_is_name_path_or_opened_run(project: Path, tiny: Run, trans
     with pytest.raises(DataError, match=r"^tiny: fewer than two runs have no spread; give at least two runs in each"):
         compare_groups({"a": "tiny"})
     assert CompareOptions(runs_dir=as_str).runs_dir == project / "runs"
-    assert Translator(here, "cpu").translate([SENTENCE]) == Translator.load(tiny).translate([SENTENCE])
+    assert Translator(here, "cpu").translate([SENTENCE]) == Translator(tiny).translate([SENTENCE])
 
 
 def test_what_a_person_tries_first_works(translator: Translator, corpus: Path, project: Path) -> None:

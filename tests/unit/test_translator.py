@@ -80,7 +80,7 @@ def test_encode_4000_tokens_if_the_model_has_no_maximum(by_subwords: Translator)
 def test_translate_model_without_eos_stops_at_max_tokens(
     project: Path, sentence: str, max_tokens: int | None, longest: int
 ) -> None:
-    translator = Translator.load(project / "runs/tiny", device="cpu")
+    translator = Translator(project / "runs/tiny", device="cpu")
     with torch.no_grad():
         translator.model.output.bias[EOS] = -1e9
     (translation,) = translator.with_options(max_tokens=max_tokens).translate_detailed([sentence])
@@ -182,7 +182,7 @@ def test_translator_load_other_codecs_raises_config_error(tiny: Run, tmp_path: P
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
     set_config(unlike, load_config(unlike / "config.yaml", ["data.lowercase=false"]))
     with pytest.raises(ConfigError, match=r"because their codecs differ \(data\.lowercase: true and false\); name"):
-        Translator.load(tiny.folder, unlike, device="cpu")
+        Translator(tiny.folder, "cpu", others=unlike)
 
 
 def test_with_options_takes_numpy_numbers_and_accumulates(translator: Translator) -> None:

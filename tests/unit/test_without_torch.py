@@ -82,7 +82,7 @@ def test_export_works_without_torch(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     *said, answers = done.stderr.splitlines()
-    (text,) = Translator.load(folder).translate(["Der Hund läuft."])
+    (text,) = Translator(folder).translate(["Der Hund läuft."])
     assert json.loads(answers) == [{"translatedText": text}]
     assert done.stdout.startswith(text)
     assert "only exported models can be used" in done.stdout

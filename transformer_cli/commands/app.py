@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             with signals.handle_stop_signals() as handler:
                 line, code = _run(arguments, handler)
-        except signals.Stopped as stopped:
+        except signals.StopSignal as stopped:
             line, code = "" if terminal.is_secondary_process() else f"tfm: {stopped}", 128 + stopped.number
     if line:
         sys.stderr.write(f"{terminal.escape_controls(line)}\n")  # one call, so that processes do not mix their lines
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
-def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple[str, int]:
+def _run(arguments: Sequence[str] | None, handler: signals.StopSignalHandler) -> tuple[str, int]:
     """Runs a command. Returns the line that says why it ended, or "", and the exit code.
 
     With several processes, each reports its own error with its rank.
@@ -190,8 +190,8 @@ def _run(arguments: Sequence[str] | None, handler: signals.StopHandler) -> tuple
     except streams.OutputClosed:
         return "", 128 + 13  # as if ended by SIGPIPE, like other programs
     except Exception as error:
-        if handler.number is not None:  # a library has turned Stopped into another error
-            raise signals.Stopped(handler.number) from None
+        if handler.number is not None:  # a library has turned StopSignal into another error
+            raise signals.StopSignal(handler.number) from None
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("transformer_cli"):
             why = f"this command needs {error.name}, which is not installed"
             return f"tfm: error: {rank}{why}; install tfm as README.md says", 1

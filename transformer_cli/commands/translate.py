@@ -131,11 +131,11 @@ def translate(
 
     if World.from_environment().size > 1:
         raise typer.BadParameter("tfm translate runs in one process; start it without torchrun")
-    folders = options.find_runs(run)
+    folder, *others = options.find_runs(run)
     from transformer_cli.adapters.terminology.annotations import to_check
     from transformer_cli.api import Translator, read_glossary
 
-    translator = Translator.load(*folders, device=device).for_target(to)
+    translator = Translator(folder, device, others=others).for_target(to)
     translator = translator.with_options(
         *(search or ()),
         **options.given_options(beam_size=beam_size),

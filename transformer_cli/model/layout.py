@@ -110,20 +110,20 @@ class Packed:
             # 0 1 2 3 4 10, and 5 6 7 8 9: a padding slot holds the token behind the last one, whose vector is zero
             tokens = (first[group, None] + columns).masked_fill(~masks[-1], n_rows)
             parts.append(tokens[:, None] * num_heads + heads[:, None])  # (sentences, heads, longest)
-        part_of_slot = torch.cat([each.flatten() for each in parts])
+        vector_of_slot = torch.cat([each.flatten() for each in parts])
         # The inverse. A token without a slot, which bfloat16 adds, reads zeros behind the last slot.
-        slot_of_part = part_of_slot.new_full(((n_rows + 1) * num_heads,), len(part_of_slot))
-        slot_of_part[part_of_slot] = torch.arange(len(part_of_slot), device=ids.device)
+        slot_of_vector = vector_of_slot.new_full(((n_rows + 1) * num_heads,), len(vector_of_slot))
+        slot_of_vector[vector_of_slot] = torch.arange(len(vector_of_slot), device=ids.device)
         padding = (0, n_rows - n_tokens)
         tensors = [
             nn.functional.pad(ids[is_token], padding),
             nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], padding),
-            slot_of_part[: n_rows * num_heads].view(n_rows, num_heads),
+            slot_of_vector[: n_rows * num_heads].view(n_rows, num_heads),
             *masks,
             *parts,
         ]
-        self.ids, self.positions, self._slot_of_part, *groups = move_together(tensors, device)
-        self.masks, self._part_of_slot = groups[: len(masks)], groups[len(masks) :]
+        self.ids, self.positions, self._slot_of_vector, *groups = move_together(tensors, device)
+        self.masks, self._vector_of_slot = groups[: len(masks)], groups[len(masks) :]
 
     def pad(self, x: Tensor) -> Sequence[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group, zero in padding slots."""
@@ -136,14 +136,14 @@ class Packed:
 
     def gather_slots(self, x: Tensor) -> tuple[Tensor, ...]:
         """`pad`, without a gradient."""
-        parts = torch.cat((x.transpose(0, 1), x.new_zeros(1, len(x), x.shape[2]))).flatten(0, 1)
-        return tuple(parts.index_select(0, rows.flatten()).unflatten(0, rows.shape) for rows in self._part_of_slot)
+        vectors = torch.cat((x.transpose(0, 1), x.new_zeros(1, len(x), x.shape[2]))).flatten(0, 1)
+        return tuple(vectors.index_select(0, rows.flatten()).unflatten(0, rows.shape) for rows in self._vector_of_slot)
 
     def gather_tokens(self, groups: Sequence[Tensor]) -> Tensor:
         """`unpad`, without a gradient."""
         depth = groups[0].shape[-1]
         slots = torch.cat([*(group.reshape(-1, depth) for group in groups), groups[0].new_zeros(1, depth)])
-        rows = self._slot_of_part
+        rows = self._slot_of_vector
         return slots.index_select(0, rows.flatten()).unflatten(0, rows.shape).transpose(0, 1)
 
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:

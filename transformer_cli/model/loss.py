@@ -66,13 +66,13 @@ def cross_entropy(
     *,
     label_smoothing: float = 0.0,
     consistency: float = 0.0,
-    unwritable_ids: Tensor | None = None,
+    suppressed_ids: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Returns the objective, a scalar, and -log p of each label, (tokens,).
 
     The objective is the sum of (1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), where p is the
     softmax of the logits and ε label_smoothing (5.4). logits float32 (tokens, vocabulary), labels int64 (tokens,).
-    unwritable_ids: int64 (ids,), whose logit is -inf; the mean leaves them out.
+    suppressed_ids: int64 (ids,), whose logit is -inf; the mean leaves them out.
 
     With consistency α, the rows 2i and 2i + 1 are two readings of a token with different dropout, and the objective
     also has α·½·(KL(p‖q) + KL(q‖p)) of their softmaxes p and q (R-Drop, Liang et al. 2021).
@@ -81,9 +81,9 @@ def cross_entropy(
     nll = -log_p.gather(1, labels[:, None])[:, 0]
     objective = nll.sum()
     n_words = logits.shape[1]
-    if (label_smoothing or consistency) and unwritable_ids is not None and len(unwritable_ids):
-        log_p = log_p.index_fill(1, unwritable_ids, 0.0)  # instead of -inf
-        n_words -= len(unwritable_ids)
+    if (label_smoothing or consistency) and suppressed_ids is not None and len(suppressed_ids):
+        log_p = log_p.index_fill(1, suppressed_ids, 0.0)  # instead of -inf
+        n_words -= len(suppressed_ids)
     if label_smoothing:
         objective = (1 - label_smoothing) * objective - label_smoothing / n_words * log_p.sum()
     if consistency:
@@ -140,7 +140,7 @@ class _ChunkedLosses(torch.autograd.Function):
                 if len(x) > len(labels[chunk]):  # slice only if needed: its backward pass costs a copy
                     logits = logits[: len(labels[chunk])]
                 objective, nll = cross_entropy(
-                    logits.float(), labels[chunk], **options, unwritable_ids=output.unwritable_ids
+                    logits.float(), labels[chunk], **options, suppressed_ids=output.suppressed_ids
                 )
             objectives.append(objective.detach())
             nlls.append(nll.detach())

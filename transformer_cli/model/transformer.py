@@ -36,8 +36,8 @@ class Transformer(nn.Module):
         self.decoder = Decoder(config)
         head_dim = config.head_dim or config.d_model // config.num_heads
         self.rotary = RotaryPositions(frequencies(head_dim)) if config.positions == "rotary" else None
-        unwritable_ids = () if config.start_token else (pad_id, pad_id + 1)
-        self.output = Output(config.d_model, target_vocabulary, unwritable_ids)
+        suppressed_ids = () if config.start_token else (pad_id, pad_id + 1)
+        self.output = Output(config.d_model, target_vocabulary, suppressed_ids)
         if config.tie_embeddings == "all":
             assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
@@ -212,19 +212,19 @@ def _positions(config: ModelConfig) -> nn.Module:
 
 
 class Output(nn.Linear):
-    """The projection to logits (3.4). unwritable_ids are never generated: their logit is -inf."""
+    """The projection to logits (3.4). suppressed_ids are never generated: their logit is -inf."""
 
-    unwritable_ids: Tensor  # on the model's device, so that no step copies them there
+    suppressed_ids: Tensor  # on the model's device, so that no step copies them there
 
-    def __init__(self, d_model: int, vocabulary: int, unwritable_ids: Sequence[int] = ()) -> None:
+    def __init__(self, d_model: int, vocabulary: int, suppressed_ids: Sequence[int] = ()) -> None:
         super().__init__(d_model, vocabulary)
-        self.register_buffer("unwritable_ids", torch.tensor(unwritable_ids, dtype=torch.int64), persistent=False)
+        self.register_buffer("suppressed_ids", torch.tensor(suppressed_ids, dtype=torch.int64), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (…, d_model). Returns logits (…, vocabulary)."""
         logits = nn.functional.linear(x, self.weight, self.bias)
-        if len(self.unwritable_ids):
-            logits.index_fill_(-1, self.unwritable_ids, float("-inf"))
+        if len(self.suppressed_ids):
+            logits.index_fill_(-1, self.suppressed_ids, float("-inf"))
         return logits
 
 

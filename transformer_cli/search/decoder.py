@@ -36,7 +36,7 @@ from transformer_cli.search.protocols import (
     never_stop,
 )
 from transformer_cli.search.rules import SearchRules
-from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITABLE
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SUPPRESSED
 
 MIN_CONSTRAINED_BEAM = 5  # the beam size of a search with constraints is at least this
 MIN_SENTENCES_PER_THREAD = 16  # with fewer, steps are so short that two threads wait for Python's lock
@@ -141,7 +141,7 @@ def decode(
             max_tokens=torch.tensor([each.max_tokens for each in sentences], device=device),
             sos=SOS,
             eos=EOS,
-            unwritable_ids=torch.tensor(UNWRITABLE, device=device),
+            suppressed_ids=torch.tensor(SUPPRESSED, device=device),
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             prefix=sentences[0].prefix,
             length_penalty=settings.length_penalty,

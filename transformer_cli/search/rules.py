@@ -44,7 +44,7 @@ class SearchRules:
     """int64 (sentences,): the maximum length of each translation, at least 1, <eos> not counted"""
     sos: int
     eos: int
-    unwritable_ids: "Tensor"
+    suppressed_ids: "Tensor"
     """int64: ids that are never generated"""
     no_repeat_ngram_size: int = 0
     """n-grams of this length may not occur twice in a translation (0: no such rule)"""
@@ -58,7 +58,7 @@ class SearchRules:
 
         tokens int64 (rows, length): the tokens so far. After the prefix, <eos> is always allowed.
         """
-        logits.index_fill_(1, self.unwritable_ids, NEG_INF)
+        logits.index_fill_(1, self.suppressed_ids, NEG_INF)
         position = tokens.shape[1]
         if position < len(self.prefix):
             forced = logits[:, self.prefix[position]].clone()

@@ -1,6 +1,6 @@
 """Signals that ask a command to stop: SIGINT, SIGTERM, SIGHUP and SIGUSR1. Knows nothing of what the command does.
 
-The first signal raises Stopped, or calls the command's listener if it has one. After it, Ctrl-C (SIGINT) ends the
+The first signal raises StopSignal, or calls the command's listener if it has one. After it, Ctrl-C (SIGINT) ends the
 process at once. The other signals are then ignored, because they often arrive twice: `timeout` signals the process and
 its group, and torchrun forwards a signal that the scheduler has sent to all processes.
 """
@@ -16,7 +16,7 @@ from typing import Any
 STOP_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
 
 
-class Stopped(BaseException):
+class StopSignal(BaseException):
     """A signal has asked the command to stop. A BaseException, so that `except Exception` does not catch it."""
 
     def __init__(self, number: int) -> None:
@@ -24,7 +24,7 @@ class Stopped(BaseException):
         self.number = number
 
 
-class StopHandler:
+class StopSignalHandler:
     """The handler of stop signals during one command."""
 
     number: int | None = None
@@ -33,7 +33,7 @@ class StopHandler:
 
     @contextmanager
     def with_listener(self, listener: Callable[[int], object]) -> Iterator[None]:
-        """Call the listener with the first signal's number during the block, instead of raising Stopped."""
+        """Call the listener with the first signal's number during the block, instead of raising StopSignal."""
         self._listener = listener
         try:
             yield
@@ -48,11 +48,11 @@ class StopHandler:
         if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if self._listener is None:
-            raise Stopped(number)
+            raise StopSignal(number)
         self._listener(number)
 
 
-_stop_handlers: list[StopHandler] = []
+_stop_handlers: list[StopSignalHandler] = []
 
 
 @contextmanager
@@ -75,9 +75,9 @@ def collect_hangups() -> Iterator["SimpleQueue[bool]"]:
 
 
 @contextmanager
-def handle_stop_signals() -> Iterator[StopHandler]:
+def handle_stop_signals() -> Iterator[StopSignalHandler]:
     """Handle stop signals during the block. Only the main thread receives signals; in others, nothing happens."""
-    handler = StopHandler()
+    handler = StopSignalHandler()
     if threading.current_thread() is not threading.main_thread():
         yield handler
         return
@@ -89,7 +89,7 @@ def handle_stop_signals() -> Iterator[StopHandler]:
         _stop_handlers.remove(handler)
 
 
-def current_stop_handler() -> StopHandler | None:
+def current_stop_handler() -> StopSignalHandler | None:
     """Returns the handler of the running command; None if tfm is used as a library."""
     return _stop_handlers[-1] if _stop_handlers else None
 

@@ -14,7 +14,7 @@ from transformer_cli.system.files import read_text, write_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
-UNWRITABLE = (PAD, SOS)  # never in a translation
+SUPPRESSED = (PAD, SOS)  # never in a translation
 N_SOS_EOS = 2  # <sos> and <eos>, which the model reads around every sentence
 
 

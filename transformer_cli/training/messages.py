@@ -67,7 +67,7 @@ def time_estimate(trainer: TrainerView, validation: Validation) -> str:
     unit, number = training.end
     steps = training.num_steps(len(plan))
     epochs = number if unit == "epochs" else number / steps
-    validated = sum(each.count_target_tokens([each.rows]) for each in texts.validated)
+    validated = sum(each.count_target_tokens([each.rows]) for each in texts.validation_splits)
     trained = epochs * texts.train.count_target_tokens(plan)
     validations = epochs * steps / (training.validate_every or steps)
     minutes = validation.valid_seconds * (STEP_COST * trained / validated + validations) / 60

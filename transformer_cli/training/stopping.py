@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from transformer_cli.errors import DistributedError, Interrupted
-from transformer_cli.system.signals import STOP_SIGNALS, Stopped, current_stop_handler, temporary_handler
+from transformer_cli.system.signals import STOP_SIGNALS, StopSignal, current_stop_handler, temporary_handler
 
 
-class StopRequest:
+class Interruption:
     """The signal that has arrived, if any, and the last checkpoint."""
 
     def __init__(self, *, saved_step: int | None = None, was_fresh: bool = False) -> None:
@@ -23,7 +23,7 @@ class StopRequest:
         """Note the first signal."""
         self.signal_number = number
 
-    def interrupted(self, how: str = "stopped and saved") -> Interrupted:
+    def error(self, how: str = "stopped and saved") -> Interrupted:
         """Returns the exception that ends training."""
         message = f"stopped before the first step; give {self.resume_command} again"
         if self.saved_step is not None:
@@ -32,8 +32,8 @@ class StopRequest:
 
 
 @contextmanager
-def stop_signals(stop: StopRequest) -> Iterator[None]:
-    """During the block, the first signal is noted in `stop` instead of ending the process.
+def stop_signals(interruption: Interruption) -> Iterator[None]:
+    """During the block, the first signal is noted in `interruption` instead of ending the process.
 
     What further signals do is up to system/signals.py on the command line; elsewhere, as in a notebook, they have their
     usual effect.
@@ -41,26 +41,26 @@ def stop_signals(stop: StopRequest) -> Iterator[None]:
     with ExitStack() as handled:
 
         def note(number: int, _frame: object) -> None:
-            stop.note(number)
+            interruption.note(number)
             handled.close()
 
         if handler := current_stop_handler():
-            handled.enter_context(handler.with_listener(stop.note))
+            handled.enter_context(handler.with_listener(interruption.note))
         elif threading.current_thread() is threading.main_thread():  # the only one that may set handlers
             handled.enter_context(temporary_handler(STOP_SIGNALS, note))
         yield
 
 
 @contextmanager
-def resume_hint(stop: StopRequest) -> Iterator[None]:
+def resume_hint(interruption: Interruption) -> Iterator[None]:
     """Add the command that resumes training to an error that ends it."""
     try:
         yield
-    except Stopped as stopped:  # before the first step
-        stop.note(stopped.number)
-        raise stop.interrupted() from None
+    except StopSignal as stopped:  # before the first step
+        interruption.note(stopped.number)
+        raise interruption.error() from None
     except DistributedError as lost:
-        if stop.signal_number:  # another process got the signal too, and ended before this one could save
-            raise stop.interrupted("stopped at once; the last checkpoint is") from None
-        remedy = f"run {stop.resume_command} again: it resumes from the last checkpoint"
+        if interruption.signal_number:  # another process got the signal too, and ended before this one could save
+            raise interruption.error("stopped at once; the last checkpoint is") from None
+        remedy = f"run {interruption.resume_command} again: it resumes from the last checkpoint"
         raise DistributedError(f"{lost}; {remedy}") from None

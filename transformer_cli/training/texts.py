@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class UsableSplit:
+class SplitRows:
     """A split, and the rows of its pairs that fit the model."""
 
     split: EncodedSplit
@@ -28,13 +28,13 @@ class UsableSplit:
 class TrainingTexts:
     """The text of training, and that of validation."""
 
-    train: UsableSplit
-    valid: UsableSplit
-    extra_valid: UsableSplit | None = None
+    train: SplitRows
+    valid: SplitRows
+    extra_valid: SplitRows | None = None
     """further validation text, such as text of the old domain in finetuning"""
 
     @property
-    def validated(self) -> list[UsableSplit]:
+    def validation_splits(self) -> list[SplitRows]:
         """The validation texts: `valid`, and `extra_valid` if there is any."""
         return [each for each in (self.valid, self.extra_valid) if each is not None]
 
@@ -44,12 +44,12 @@ def read_texts(dataset: Dataset, max_length: int | None) -> TrainingTexts:
     return TrainingTexts(*(usable_split(dataset.split(name), name, max_length) for name in ("train", "valid")))
 
 
-def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> UsableSplit:
+def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> SplitRows:
     """Returns a split with the rows that fit in max_length positions. Raises DataError if none fits."""
     rows = fitting_rows(split, name, max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)
-    return UsableSplit(split, rows)
+    return SplitRows(split, rows)
 
 
 def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:

@@ -52,7 +52,7 @@ from transformer_cli.training.messages import (
 )
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.resume import OpenedRun, open_run
-from transformer_cli.training.stopping import StopRequest, resume_hint, stop_signals
+from transformer_cli.training.stopping import Interruption, resume_hint, stop_signals
 
 MAX_SKIPPED_STEPS = 100  # in a row, before training has diverged
 
@@ -78,12 +78,12 @@ def train(
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     with world.process_group(device), ExitStack() as stack:
-        with resume_hint(StopRequest()):
+        with resume_hint(Interruption()):
             folder = runs_dir / config.run_name
             opening = open_run(folder, config, callbacks, device=device, data_dir=data_dir, world=world, fresh=fresh)
             opened = stack.enter_context(opening)
             trainer = Trainer(opened, device, world, callbacks, was_fresh=fresh)
-        with resume_hint(trainer.stop):
+        with resume_hint(trainer.interruption):
             log_start(trainer)
             trainer.fit()
     return opened.run
@@ -119,7 +119,7 @@ class Trainer:
         self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved_progress = self._progress()
         self._saved_at = time.monotonic()
-        self.stop = StopRequest(saved_step=self.state.step or None, was_fresh=was_fresh)
+        self.interruption = Interruption(saved_step=self.state.step or None, was_fresh=was_fresh)
         with world.fail_together():
             for callback in self.callbacks:
                 callback.on_begin(self)
@@ -129,7 +129,7 @@ class Trainer:
         training, state = self.training, self.state
         if self.validations:
             self._call_on_validation()  # in case the process was killed before this call
-        with stop_signals(self.stop), ExitStack() as ending:
+        with stop_signals(self.interruption), ExitStack() as ending:
             ending.callback(self._call_on_end)
             ending.callback(self._bar.close)
             try:
@@ -140,7 +140,7 @@ class Trainer:
                     if is_asked_to_stop or (save_is_due and not validation_is_due):  # a validation saves, too
                         self._save()
                     if is_asked_to_stop:
-                        raise self.stop.interrupted()
+                        raise self.interruption.error()
                     if validation_is_due:
                         self._validate_and_save()
                     elif ends_epoch:
@@ -160,7 +160,7 @@ class Trainer:
             if self._needed_validations():
                 is_asked_to_stop, _ = self._agree_to_stop_or_save()
                 if is_asked_to_stop:
-                    raise self.stop.interrupted()
+                    raise self.interruption.error()
                 self._save_final_weights()
         log.info(best_as_line(self.run, self.validations))
 
@@ -319,7 +319,9 @@ class Trainer:
     def validation_losses(self, model: Transformer) -> tuple[Losses, Losses | None]:
         """Returns a model's losses on the validation text, and on the extra one if there is any."""
         model.to(self.learner.device)
-        valid, *extra = (corpus_losses(model, each.split, each.rows, self.world) for each in self.texts.validated)
+        valid, *extra = (
+            corpus_losses(model, each.split, each.rows, self.world) for each in self.texts.validation_splits
+        )
         return valid, extra[0] if extra else None
 
     def _save_final_weights(self) -> None:
@@ -368,7 +370,7 @@ class Trainer:
                 loss_check = make_loss_check(learner.model, valid.split, valid.rows) if with_loss_check else None
                 save_checkpoint(self.run, learner.model, learner.optimizer, self.state, loss_check)
             self._saved_progress, self._saved_at = self._progress(), time.monotonic()
-            self.stop.saved_step = self.state.step
+            self.interruption.saved_step = self.state.step
         self.world.barrier()  # torchrun kills rank 0, which is writing, as soon as another process ends
 
     def _progress(self) -> tuple[int, int]:
@@ -378,10 +380,10 @@ class Trainer:
     def _agree_to_stop_or_save(self) -> tuple[bool, bool]:
         """Returns whether any process got a signal, and whether it is time to save by rank 0's clock. Collective."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
-        answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
+        answers = self.world.all_gather(self.interruption.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         if signals:
-            self.stop.note(signals[0])
+            self.interruption.note(signals[0])
         return bool(signals), bool(answers[0][1])
 
 

@@ -50,7 +50,7 @@ def test_consistency_adds_divergence_of_two_readings(
     with torch.autocast("cpu", precision, enabled=precision != torch.float32):
         found = token_losses(model, SOURCE, TARGET, label_smoothing=label_smoothing, consistency=3.0)
         logits = model.output(model.hidden[: 2 * len(labels)]).float()
-    writable = [index for index in range(12) if start_token or index not in model.output.unwritable_ids]
+    writable = [index for index in range(12) if start_token or index not in model.output.suppressed_ids]
     log_p, log_q = logits[:, writable].log_softmax(dim=1).view(2, len(labels), -1)
     assert not log_p.equal(log_q)
     labels = torch.searchsorted(torch.tensor(writable), labels)

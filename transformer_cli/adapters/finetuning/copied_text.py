@@ -17,7 +17,7 @@ from transformer_cli.system.files import read_checksums, verify_file, write_chec
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.texts import UsableSplit, fitting_rows, usable_split
+from transformer_cli.training.texts import SplitRows, fitting_rows, usable_split
 
 SPLITS_OF_RUNS = {"extra_valid": "valid", "replay": "train"}  # what is read if a setting names a run
 
@@ -50,7 +50,7 @@ class CopiedText(Callback):
         write_checksums(run.folder, [*read_checksums(run.folder), *names])
         del self.pairs
 
-    def load_split(self, run: Run) -> UsableSplit:
+    def load_split(self, run: Run) -> SplitRows:
         """Returns the encoded pairs in the run's folder. Raises CheckpointError if they are gone."""
         split = encode_sides(copied_lines(run, self.setting), run.codecs)
         return usable_split(split, self.setting, run.config.model.max_length)

@@ -15,7 +15,7 @@ from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import TrainerView
-from transformer_cli.training.texts import UsableSplit
+from transformer_cli.training.texts import SplitRows
 
 
 class Replay(CopiedText):
@@ -38,7 +38,7 @@ class Replay(CopiedText):
     def on_begin(self, trainer: TrainerView) -> None:
         """Append the pairs to the training text, whose own rows stay the same."""
         own, more = trainer.texts.train, self.load_split(trainer.run)
-        trainer.texts.train = UsableSplit(concatenate_splits(own.split, more.split), own.rows)
+        trainer.texts.train = SplitRows(concatenate_splits(own.split, more.split), own.rows)
         self.rows = len(own.split) + more.rows
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:

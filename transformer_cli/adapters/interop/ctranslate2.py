@@ -30,7 +30,7 @@ from transformer_cli.search.batches import BATCH_POSITIONS, batch_too_large, bat
 from transformer_cli.search.protocols import BeforeStep, Hypothesis, SearchRequest, SearchResult, never_stop
 from transformer_cli.search.rules import score
 from transformer_cli.system.files import read_json
-from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNK, UNWRITABLE
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, SUPPRESSED, UNK
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
@@ -183,7 +183,7 @@ class CTranslate2Engine:
                 num_hypotheses=settings.beam_size if is_constrained else settings.n_best,  # rescoring reorders them
                 length_penalty=alpha,
                 no_repeat_ngram_size=settings.no_repeat_ngram_size,
-                suppress_sequences=[[self._target[index]] for index in UNWRITABLE],
+                suppress_sequences=[[self._target[index]] for index in SUPPRESSED],
                 max_input_length=0,
                 max_decoding_length=max(limits[row] for row in rows),
                 min_decoding_length=0,  # 1 would forbid an empty translation

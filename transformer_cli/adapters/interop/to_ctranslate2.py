@@ -238,7 +238,7 @@ def write_model(
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")
     decoder.projection.bias = decoder.projection.bias.copy()
-    decoder.projection.bias[model.output.unwritable_ids.tolist()] = FORBIDDEN_LOGIT
+    decoder.projection.bias[model.output.suppressed_ids.tolist()] = FORBIDDEN_LOGIT
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
         inner = model.decoder.layers[index].cross_attention.inner_dim  # rows of W_Q; those of W_K and W_V follow

@@ -30,7 +30,7 @@ from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import format_table
 from transformer_cli.text.vectors import read_vectors
-from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITABLE
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, SUPPRESSED
 from transformer_cli.translate import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -340,8 +340,8 @@ def decoder_choices(translator: Translator, translation: Translation) -> tuple[l
         logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
-    probabilities[:, UNWRITABLE] = -1.0
-    values, ids = probabilities.topk(min(N_CANDIDATES, probabilities.shape[1] - len(UNWRITABLE)), dim=1)
+    probabilities[:, SUPPRESSED] = -1.0
+    values, ids = probabilities.topk(min(N_CANDIDATES, probabilities.shape[1] - len(SUPPRESSED)), dim=1)
 
     def candidate(index: int, probability: float) -> TokenProbability:
         token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]

@@ -180,7 +180,7 @@ def test_replay_source_only_is_translated_first(train_tiny: TrainTiny, runs: Pat
     lines = ["Der kleine Hund läuft im Park.", "Die Frau singt."]
     (tmp_path / "old.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     run = train_tiny(runs, *FINETUNE, f"training.replay=[{tmp_path / 'old.txt'}]")
-    expected = Translator.load(runs / "base", device="cpu").translate(lines)
+    expected = Translator(runs / "base", device="cpu").translate(lines)
     assert (run.folder / "replay.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
 
 

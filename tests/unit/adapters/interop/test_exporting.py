@@ -43,7 +43,7 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert (again.config.data.source, again.config.data.target) == ("de", "en")
     known = {"max_length", "attention_dropout", "activation_dropout"}  # the format has them, the run leaves them open
     assert again.config.model.model_dump(exclude=known) == run.config.model.model_dump(exclude=known)
-    translators = [Translator.load(each.folder, device="cpu") for each in (run, again)]
+    translators = [Translator(each.folder, device="cpu") for each in (run, again)]
     assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
     ours, theirs = (dict(each.model.named_parameters()) for each in translators)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
@@ -71,7 +71,7 @@ def test_import_of_padded_embeddings_and_missing_tokenizer(
     save_file({name: padded(value, 127) for name, value in whole.items()}, path)
     again = import_run(place, name="padded", runs_dir=tmp_path)
     assert "127 rows more than the vocabulary has tokens" in caplog.text
-    models = [Translator.load(each.folder, device="cpu") for each in (run, again)]
+    models = [Translator(each.folder, device="cpu") for each in (run, again)]
     assert models[0].translate_detailed(TEXT) == models[1].translate_detailed(TEXT)
     for change, said in (
         (lambda value: padded(value, 128), "it should be floats"),

@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_imported_model_has_the_scores_of_marians_formulas(folder: Path, tmp_path: Path) -> None:
     run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
-    translator = Translator.load(run.folder, device="cpu")
+    translator = Translator(run.folder, device="cpu")
     theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
     for source, target in zip(TEXT, [*TEXT[1:], "the ж dog"], strict=False):
         ours = [pad_ids([run.codecs.source.encode(text).ids]) for text in (source, target)]

@@ -167,7 +167,7 @@ def several(folder: Path, tmp_path: Path) -> Run:
 
 def test_translate_to_prepends_the_target_language_token(several: Run) -> None:
     assert (several.config.data.target, several.codecs.target_languages) == ("mul", {"fr": ">>fra<<", "es": ">>es<<"})
-    translator = Translator.load(several.folder, device="cpu")
+    translator = Translator(several.folder, device="cpu")
     typed = [each.source_ids for each in translator.translate_detailed([">>fra<< the old dog", ">>es<< the old dog"])]
     for code in ("fr", "fra"):
         french = translator.for_target(code)
@@ -343,7 +343,7 @@ def test_subword_symbols_source_without_target_warns_once(caplog: pytest.LogCapt
 
 
 def test_directions_of_a_multilingual_run_are_one_per_target(several: Run) -> None:
-    directions = Directions([Translator.load(several.folder, device="cpu")])
+    directions = Directions([Translator(several.folder, device="cpu")])
     assert directions.languages()[0]["targets"] == ["fr", "es"]
     translator, _, _ = directions.choose("en", "es", "the dog")
     (found,) = translator.translate_detailed(["the old dog"])

@@ -47,7 +47,7 @@ def sentences(corpus: Path) -> list[str]:
 def test_exported_word_model_translates_like_the_run(
     translator: Translator, exported: Run, sentences: list[str]
 ) -> None:
-    found, ours = (each.translate_detailed(sentences) for each in (Translator.load(exported.folder), translator))
+    found, ours = (each.translate_detailed(sentences) for each in (Translator(exported.folder), translator))
     assert any("<unk>" in each.tokens for each in ours)
     for one, other in zip(found, ours, strict=True):
         for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
@@ -60,7 +60,7 @@ def test_exported_beam_in_a_batch_has_its_own_attention(
 ) -> None:
     found, ours = (
         each.with_options(prefix="the", n_best=2, beam_size=3).translate_detailed(sentences)
-        for each in (Translator.load(exported.folder), translator)
+        for each in (Translator(exported.folder), translator)
     )
     same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
     assert len(same) > len(sentences) / 2
@@ -113,7 +113,7 @@ def test_exported_model_works_in_translate_and_evaluate_commands(
     assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
     assert one["loss_batch_mean"] == pytest.approx(other["loss_batch_mean"], rel=1e-5)
     (kept,) = (json.loads(line) for line in (copy / "evaluations.jsonl").read_text(encoding="utf-8").splitlines())
-    assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_checkpoint_name
+    assert kept["checkpoint"] == Translator(project / "runs/tiny").run.best_checkpoint_name
     code, out, err = tfm("compare", *runs, "--split", "test", cwd=project)
     assert (code, out.count("equal scores")) == (0, 1), err
     both = [

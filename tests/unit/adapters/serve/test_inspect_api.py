@@ -51,7 +51,7 @@ def test_inspect_vectors_has_coordinates_and_repeated_words(served: Running) -> 
 
 def test_inspect_exported_model_returns_400_without_its_folder(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    exported = Translator.load(export(translator.run.folder, tmp_path / "export").folder, device="cpu")
+    exported = Translator(export(translator.run.folder, tmp_path / "export").folder, device="cpu")
     with running(exported) as found:
         assert [each["inspectable"] for each in found.ask("/languages").body] == [[], []]
         for path in PATHS:

@@ -405,7 +405,7 @@ def test_page_joins_subwords_of_a_word(browser: Any, by_subwords: Translator) ->
 
 def test_page_of_an_export_only_translates(browser: Any, deep: Translator, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    exported = Translator.load(export(deep.run.folder, tmp_path / "export").folder, device="cpu")
+    exported = Translator(export(deep.run.folder, tmp_path / "export").folder, device="cpu")
     with running(exported) as found, opened(browser, found.url) as page:
         page.fill("#input", f"{SENTENCE} {SENTENCE}")
         expect(page.locator("#output")).to_contain_text(deep.translate([SENTENCE])[0], timeout=WAIT)
