@@ -16,7 +16,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.texts import UsableSplit, usable_split
+from transformer_cli.training.texts import SplitRows, usable_split
 
 DEFAULT_MINUTES = 15.0
 PROBE_STEPS, PROBE_SECONDS = 4, 2.0  # at least, after a first step that also initialises libraries
@@ -80,7 +80,7 @@ def choose_training(
     return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"
 
 
-def tokens_per_second(config: Config, dataset: Dataset, text: UsableSplit, plan: Sequence[Rows]) -> float:
+def tokens_per_second(config: Config, dataset: Dataset, text: SplitRows, plan: Sequence[Rows]) -> float:
     """Returns how many target tokens a new model reads a second in its first steps. Takes some seconds."""
     codecs, step, tokens = dataset.codecs, 0, 0
     torch.manual_seed(config.training.seed)
