@@ -72,7 +72,7 @@ CORPUS_LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en
 
 
 INTERNAL_KEYS = {"data.fingerprint", "model.start_token", "imported", "marian"}
-"""keys and values that only a run's own config.yaml has: `tfm config` does not print them"""
+"""keys and values for a run's own config.yaml: `tfm config` prints them only if they differ from the defaults"""
 
 
 class Affects(Enum):

@@ -137,7 +137,10 @@ def _refuse_unsupported(config: Config) -> None:
     for key, values in MARIAN_MT_VALUES.items():
         if found[key] not in values:
             only = " or ".join(map(inline_yaml, values))
-            raise ConfigError(f"{key}: {inline_yaml(found[key])} cannot be exported to huggingface, only {only}")
+            raise ConfigError(
+                f"{key}: {inline_yaml(found[key])} cannot be exported to huggingface, only {only}; the config "
+                "huggingface, as in `tfm train --config huggingface`, trains a model that can"
+            )
     heads = config.model.d_model // config.model.num_heads
     if config.model.head_dim not in (None, heads):
         raise ConfigError(f"model.head_dim: {config.model.head_dim} cannot be exported to huggingface, only {heads}")

@@ -12,7 +12,7 @@ from torch.nn.functional import pad
 from kinds import Refused, Tfm
 from sealed import set_config
 from small_marian import SETTINGS, TEXT, VOCABULARY, D, make_model, weights, write
-from transformer_cli import Translator
+from transformer_cli import Translator, load_config, prepare, train
 from transformer_cli.adapters.interop.importing import import_run
 from transformer_cli.adapters.interop.to_hugging_face import export_to_hugging_face
 from transformer_cli.config.schema import Config, DecodingConfig
@@ -47,6 +47,18 @@ def test_exported_folder_is_imported_as_the_same_model(run: Run, tmp_path: Path)
     assert translators[0].translate_detailed(TEXT) == translators[1].translate_detailed(TEXT)
     ours, theirs = (dict(each.model.named_parameters()) for each in translators)
     assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == {"output.bias"}  # that of <sos>
+
+
+def test_run_of_shipped_config_is_exported_and_imported_again(tmp_path: Path) -> None:
+    shape = ["d_model=16", "num_heads=2", "num_encoder_layers=1", "num_decoder_layers=1", "d_ff=16"]
+    text = ["corpus=captions", "captions.sentences=600", "subwords.vocab_size=400"]
+    small = [*(f"model.{each}" for each in shape), *(f"data.{each}" for each in text)]
+    config = load_config("huggingface", [*small, "training.max_steps=3", "training.batch_size=512"])
+    prepare(config, data_dir=tmp_path / "data")
+    run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
+    again = import_run(export_to_hugging_face(run.folder, tmp_path / "out"), runs_dir=tmp_path / "again")
+    texts = [Translator(each, "cpu").translate(["Ein Hund läuft."]) for each in (run, again)]
+    assert texts[0] == texts[1]
 
 
 def test_export_of_changed_formula_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
