@@ -91,8 +91,9 @@ def test_docs_and_docstrings_name_what_exists() -> None:
     for path in [*package, *PAGES, ROOT / "CONTRIBUTING.md"]:
         text = "" if "records" in path.parts else FENCE.sub("", path.read_text(encoding="utf-8"))
         for found in re.findall(r"`([A-Za-z_]\w*(?:\.\w+)*)(?:\(\))?`", text):
-            *_, owner, name = ("", *found.split("."))
-            if re.search(r"[._]|[a-z][A-Z]", found) and name not in members.get(owner, known):
+            owner, _, name = found.rpartition(".")
+            names = members.get(owner.rpartition(".")[2], known)
+            if re.search(r"[._]|[a-z][A-Z]", found) and name not in names:
                 missing.add(found)
     assert missing - NAMES_OF_OTHERS == set()
 
