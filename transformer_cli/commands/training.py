@@ -2,8 +2,11 @@
 
 import json
 import logging
+from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -185,6 +188,9 @@ def train(
         "initial model translates first. Repeatable.")] = None,
     fresh: Annotated[bool, typer.Option(
         "--fresh", help="Start a new run, and move an existing one of this name aside.")] = False,
+    check: Annotated[bool, typer.Option(
+        "--check", help="Train for two minutes on trial: print some pairs, time and memory of a step, a learning rate, "
+        "and whether 16 pairs can be learned by heart. Leaves NAME-check.png only.")] = False,
 ) -> None:  # fmt: skip
     """Train a model on a prepared dataset, as a run under runs/.
 
@@ -205,6 +211,19 @@ def train(
     from transformer_cli.system.memory import keep_freed_memory
 
     keep_freed_memory()
+    if check:
+        if fresh or World.from_environment().size > 1:
+            raise typer.BadParameter("--check makes no run, and takes one process: leave out --fresh and torchrun")
+        from transformer_cli.adapters.study.check import Check, CheckEnded
+        from transformer_cli.runs.finding import run_names
+
+        picture = Path(f"{settings.run_name}-check.png")
+        options.check_writable(picture)
+        with TemporaryDirectory() as runs, suppress(CheckEnded):
+            for name in {*run_names(Path("runs"))} - {settings.run_name}:  # which the settings may name
+                Path(runs, name).symlink_to(Path("runs", name).resolve())
+            api.train(settings, runs_dir=Path(runs), callbacks=[Check(picture, partial(print, flush=True))])
+        return
     run = api.train(settings, fresh=fresh)
     if World.from_environment().is_main:
         if run.config.data.tokens == "subwords":

@@ -61,16 +61,17 @@ def log_start(trainer: TrainerView) -> None:
             log.warning(what, training.batch_size)
 
 
-def time_estimate(trainer: TrainerView, validation: Validation) -> str:
-    """Returns how long training will take, in words, judged by a validation before the first step."""
+def time_estimate(trainer: TrainerView, *, valid_seconds: float = 0.0, epoch_seconds: float = 0.0) -> str:
+    """Returns how long training will take, in words, judged by the time of a validation or of an epoch's steps."""
     texts, training, plan = trainer.texts, trainer.run.config.training, trainer.plan()
     unit, number = training.end
     steps = training.num_steps(len(plan))
     epochs = number if unit == "epochs" else number / steps
     validated = sum(each.count_target_tokens([each.rows]) for each in texts.validation_splits)
-    trained = epochs * texts.train.count_target_tokens(plan)
+    per_epoch = texts.train.count_target_tokens(plan)
     validations = epochs * steps / (training.validate_every or steps)
-    minutes = validation.valid_seconds * (STEP_COST * trained / validated + validations) / 60
+    valid_seconds = valid_seconds or epoch_seconds * validated / per_epoch / STEP_COST
+    minutes = valid_seconds * (STEP_COST * epochs * per_epoch / validated + validations) / 60
     if minutes < 1:
         return "less than a minute"
     return f"about {minutes / 60:.1f} hours" if minutes > 120 else f"about {pluralize(math.ceil(minutes), 'minute')}"

@@ -256,7 +256,8 @@ class Trainer:
         log.info(validation_as_line(validation, self.training))
         self._bar.restart_minute()
         if not self.state.step:
-            log.info("%s until the end, judged by this validation", time_estimate(self, validation))
+            left = time_estimate(self, valid_seconds=validation.valid_seconds)
+            log.info("%s until the end, judged by this validation", left)
         self._call_on_validation()
 
     def _needed_validations(self) -> set[int]:

@@ -9,7 +9,7 @@ from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.metrics import METRICS, text_metrics, warn_if_not_nfc
 from transformer_cli.search.decoder import TransformerEngine
-from transformer_cli.search.protocols import SearchRequest
+from transformer_cli.search.protocols import Hypothesis, SearchRequest
 from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.normalization import nfc
@@ -52,16 +52,20 @@ def greedy_score(
 
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:
     """Returns the greedy translation of each source; blank lines stay empty."""
+    encoded = [codecs.source.encode(line) for line in sources]
+    rows, texts = [row for row, line in enumerate(encoded) if line.ids], [""] * len(sources)
+    for row, best in zip(rows, greedy_hypotheses(model, [encoded[row].ids for row in rows]), strict=True):
+        attended = [encoded[row].tokens[index] for index in best.alignment]
+        texts[row] = codecs.target.decode(best.tokens, unk_replacements=attended)
+    return texts
+
+
+def greedy_hypotheses(model: Transformer, sources: Sequence[Sequence[int]]) -> list[Hypothesis]:
+    """Returns the greedy translation of each source, which has an id or more; leaves the model in eval mode."""
     engine = TransformerEngine([model.eval()])
     max_tokens = None if engine.max_length is None else engine.max_length - N_SOS_EOS
-    encoded = [codecs.source.encode(line) for line in sources]
-    rows = [row for row, line in enumerate(encoded) if line.ids]
-    ids = [encoded[row].ids[:max_tokens] for row in rows]
+    ids = [each[:max_tokens] for each in sources]
     requests = [SearchRequest(each, max_target_tokens(GREEDY, len(each), engine.max_length)) for each in ids]
-    texts = [""] * len(sources)
-    for batch, found in engine.translate(requests, GREEDY):
-        for index, (best, *_) in zip(batch, found, strict=True):
-            source = encoded[rows[index]].tokens
-            attended = [source[index] for index in best.alignment]
-            texts[rows[index]] = codecs.target.decode(best.tokens, unk_replacements=attended)
-    return texts
+    batches = engine.translate(requests, GREEDY)
+    found = {index: best for batch, of_batch in batches for index, (best, *_) in zip(batch, of_batch, strict=True)}
+    return [found[index] for index in range(len(ids))]

@@ -187,6 +187,20 @@ def draw_curves(histories: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     return figure
 
 
+def draw_sweep(rates: Floats, losses: Floats, marks: Mapping[str, float]) -> Figure:
+    """Draw the losses of steps by their learning rate. marks: name → rate of a vertical line."""
+    with plot_style():
+        figure = Figure((6.0, CURVES_HEIGHT), dpi=DPI, layout="constrained")
+        axes = figure.subplots()
+        axes.semilogx(rates, losses, color=COLOURS[0])
+        for (name, rate), colour in zip(marks.items(), COLOURS[1:], strict=False):
+            axes.axvline(rate, color=colour, linestyle="--", label=f"{name}: {rate:g}")
+        axes.set(xlabel="learning rate", ylabel="loss per target token, nats")
+        axes.legend(frameon=False)
+        _clean_axes(axes)
+    return figure
+
+
 def _clean_axes(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid()
