@@ -22,6 +22,12 @@ PAGE = Path(__file__).parents[1] / "docs/python.md"
 SECTION = re.compile(r"^## ", re.MULTILINE)
 EXAMPLE = re.compile(r"^(?:<!--(?:(?!-->).)*-->\n)?```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 WIDTH = 120
+INTERNAL = {  # members that tfm itself uses, which the page leaves out
+    *("create", "uninitialized_model", "refuse_exported", "refuse_if_gone", "warn_if_tokenizer_changed"),
+    *("write_history", "for_new_run", "translate_encoded", "translate_lines", "with_callback", "reference_files"),
+    *("tokens_on_one_line", "source_mask", "init_cache", "next_logits", "needed_validations", "final_weights"),
+    *("before_new_run", "on_new_run", "implements", "as_translator", "stream"),
+}
 
 
 def as_page(text: str) -> str:
@@ -97,7 +103,7 @@ def _members(public: type) -> Iterator[str]:
             function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
             called = node.name if isinstance(member, property) else _call(node.name, function)
             lines.append((" ".join(called.split()), ast.get_docstring(node) or ""))
-    for number, (name, says) in enumerate(lines):
+    for number, (name, says) in enumerate(each for each in lines if each[0].partition("(")[0] not in INTERNAL):
         text = " ".join(says.split())
         said = _escaped(re.split(r"(?<=\.)\s", text)[0]).removesuffix(".")
         line = f"- `{name}`{': ' if said else ''}{said}"
