@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
+from tables import read_table
 from transformer_cli.commands import suggestions
 
 
@@ -14,28 +15,12 @@ def test_completion_of_set_offers_every_setting() -> None:
     assert all(each.endswith("=") for each in offered)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        *((("tr",), ["train", "translate"]), (("evaluate", "--run", ""), ["tiny"]), (("curves", ""), ["tiny"])),
-        *((("config", "de"), ["demo", "demo-captions"]), (("train", "--config", "sub"), ["subwords"])),
-        *((("train", "--config", "configs/"), []), (("export", ""), ["tiny"]), (("compare", ""), ["tiny"])),
-        (("evaluate", "--split", "t"), ["test", "train"]),
-        (("train", "--set", "training.batch_"), [f"training.batch_{end}=" for end in ("size", "by", "order")]),
-        (("evaluate", "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]),
-        (("evaluate", "--set", "training."), []),
-        (("inspect", "--attention", ""), ["encoder", "decoder", "cross"]),
-        (("translate", "--input", "t"), []),
-        (("evaluate", "--run", "elsewhere/"), []),
-    ],
-    ids=str,
-)
-def test_completion_in_bash_completes_the_last_word(
-    tfm: Tfm, project: Path, words: tuple[str, ...], expected: list[str]
-) -> None:
+@pytest.mark.parametrize(("line", "expected"), read_table(Path(__file__).with_name("completions.txt")))
+def test_completion_in_bash_completes_the_last_word(tfm: Tfm, project: Path, line: str, expected: str) -> None:
+    words = line.replace("…", "").split(" ")
     asked = {"_TFM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["tfm", *words]), "COMP_CWORD": len(words)}
     code, out, err = tfm(cwd=project, environment=asked)
-    assert (code, out.split(), err) == (0, expected, "")
+    assert (code, out.split(), err) == (0, expected.split(), "")
 
 
 def test_completion_script_of_bash_calls_tfm(tfm: Tfm, tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
 """What is done with a run's folder follows from the settings alone: a new run, the old one, or a refusal."""
 
+from pathlib import Path
+
 import pytest
 
+from tables import read_table
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.training.decision import decide
 
 RUN = ("data.fingerprint=0badcafe", "training.precision=float32", "training.shards=2")  # what a run's config has
-COSINE = "training.schedule=cosine"
-VECTORS = "model.vectors.source={}".format
+DECISIONS = read_table(Path(__file__).with_name("decisions.txt"))
 FILES = ("data.corpus=files", "data.held_out.valid=0.1")
 
 
@@ -16,49 +18,12 @@ def settings(*overrides: str) -> Config:
     return load_config(None, overrides)
 
 
-@pytest.mark.parametrize(
-    ("found", "wanted", "kind", "why"),
-    [
-        (None, (), "new", ""),
-        (None, ("training.seed=1", *RUN), "new", ""),
-        (RUN, (), "resume", ""),
-        (RUN, RUN, "resume", ""),
-        (RUN, ("training.epochs=20", "training.device=cpu", "decoding.beam_size=4", "name=other"), "resume", ""),
-        (RUN, ("training.epochs=20", "training.max_steps=9"), "resume", ""),
-        (RUN, ("data.lowercase=true",), "resume", ""),  # as null means for words
-        (RUN, ("training.seed=1",), "refuse", "training.seed: 0 → 1"),
-        (RUN, ("training.seed=1", "model.d_ff=64"), "refuse", "model.d_ff: 512 → 64; training.seed: 0 → 1"),
-        (RUN, ("data.lowercase=false",), "refuse", "data.lowercase: null → false"),
-        (RUN, ("data.fingerprint=deadbeef",), "refuse", "data.fingerprint: 0badcafe → deadbeef"),
-        (RUN, ("training.shards=1",), "refuse", "training.shards: 2 → 1"),
-        ((COSINE,), (COSINE, "training.patience=3"), "resume", ""),
-        ((COSINE,), (COSINE, "training.epochs=3"), "refuse", "training.epochs: 10 → 3, the end of its cosine schedule"),
-        (
-            (COSINE,),
-            (COSINE, "training.max_steps=3"),
-            "refuse",
-            "training.epochs: 10 → training.max_steps: 3, the end of its cosine schedule",
-        ),
-        ((VECTORS("/gone/a.vec"),), (VECTORS("/new/a.vec"),), "resume", ""),
-        (
-            (VECTORS("/left/a.vec"),),
-            (VECTORS("/new/a.vec"),),
-            "refuse",
-            "model.vectors.source: /left/a.vec → /new/a.vec",
-        ),
-        (
-            (VECTORS("/gone/a.vec"),),
-            (VECTORS("/new/b.vec"),),
-            "refuse",
-            "model.vectors.source: /gone/a.vec → /new/b.vec",
-        ),
-        ((VECTORS("/gone/a.vec"),), (), "refuse", "model.vectors.source: /gone/a.vec → null"),
-    ],
-)
-def test_decide_compares_settings(found: tuple[str, ...] | None, wanted: tuple[str, ...], kind: str, why: str) -> None:
-    before = None if found is None else settings(*found)
+@pytest.mark.parametrize(("settings_of_both", "expected"), DECISIONS)
+def test_decide_compares_settings(settings_of_both: str, expected: str) -> None:
+    found, wanted = (each.replace("RUN", " ".join(RUN)).split() for each in settings_of_both.split("|"))
+    before = None if found == ["no", "run"] else settings(*found)
     decision = decide(settings(*wanted), before, precision="float32", shards=3, lost=["/gone/a.vec"])
-    assert (decision.kind, decision.why) == (kind, why)
+    assert f"{decision.kind}: {decision.why}".removesuffix(": ") == expected
 
 
 @pytest.mark.parametrize(

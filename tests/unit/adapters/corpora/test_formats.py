@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from tables import read_table
+from tables import read_tables
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
     HEADING,
@@ -31,6 +31,7 @@ from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Location
 
+TABLES = read_tables(Path(__file__).with_name("formats.txt"))
 PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
 ERRORS = "#N/A;#NAME?;#BEZUG!;#¿NOMBRE?;#¡VALOR!;#VALOR!; Err:509 ;Fehler:502;#ERROR!;#DIV/0 !;#Н/Д;#ИМЯ?;#WAARDE!"
 TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
@@ -114,7 +115,6 @@ def read(tmp_path: Path) -> Read:
     return of_content
 
 
-BROKEN = read_table(Path(__file__).with_name("broken_texts.txt"))
 PACKS = (bytes, gzip.compress, bz2.compress, lzma.compress)
 CONTENTS = (
     *(TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO),
@@ -166,17 +166,8 @@ def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
     assert read(content, name) == pairs
 
 
-@pytest.mark.parametrize(
-    ("row", "column"),
-    [
-        ("https://a.de/{n}\thttps://a.com/{n}\tEin Hund.\tA dog.", 1),
-        *(("seg-{n}\tEin Hund.\tA dog.", 1), ("{n}\tEin Hund.", 1), ("Ein Hund.\t0.{n}", 2)),
-        ("Ein Hund.\tok\tA dog.", 2),
-        *(("Haus\thouse", 0), ("de\tof", 0), ("Speicherverwaltung\tmemory management", 0)),
-        ("犬がいます。\tA dog.\t0.5", 0),
-    ],
-)
-def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: int) -> None:
+@pytest.mark.parametrize(("row", "column"), TABLES["columns"])
+def test_read_texts_columns_without_text_are_refused(read: Read, row: str, column: str) -> None:
     rows = "".join(f"{row}\n".replace("{n}", str(n)) for n in range(9))
     if not column:
         assert len(read(rows)) == 9
@@ -185,16 +176,9 @@ def test_read_texts_columns_without_text_are_refused(read: Read, row: str, colum
         read(rows)
 
 
-@pytest.mark.parametrize(
-    ("target", "codes", "taken"),
-    [
-        *(("zh-TW", "zh-CN zh-Hans", None), ("zh-TW", "zh-CN zh-Hant zh", "zh-Hant")),
-        *(("zh-TW", "zh zho-Hant-TW", "zho-Hant-TW"), ("sr-Cyrl", "sr-Latn sr-Cyrl-RS", "sr-Cyrl-RS")),
-        *(("sr-Latn", "sr_Cyrl", None), ("pt-PT", "pt-BR por", "por"), ("pt-BR", "pt-PT", None)),
-        *(("pt", "pt-BR", "pt-BR"), ("en-GB", "eng_Latn", "eng_Latn")),
-    ],
-)
-def test_read_texts_other_region_or_script_is_left_out(read: Read, target: str, codes: str, taken: str | None) -> None:
+@pytest.mark.parametrize(("languages", "taken"), TABLES["regions and scripts"])
+def test_read_texts_other_region_or_script_is_left_out(read: Read, languages: str, taken: str) -> None:
+    target, _, codes = languages.partition(" of ")
     content = json.dumps({"de": "a", **{code: code for code in codes.split()}}) + "\n"
     if taken:
         assert read(content, target=target) == [("a", taken, "line 1")]
@@ -411,7 +395,7 @@ def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str,
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [
-        *((content.encode(), "a", said) for content, said in BROKEN),
+        *((content.encode(), "a", said) for content, said in TABLES["broken"]),
         (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
         (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
@@ -604,14 +588,7 @@ def test_pair_files_tables_named_like_sides_stay_single(names: list[str], tmp_pa
     assert pair_files(paths, settings()) == paths
 
 
-@pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        ("a.de b.en c.tmx", "a.de: the other side, in en, is not given; name its file, too"),
-        ("a.de a.de.gz", "the same side of the"),
-        ("a.tmx b.tsv a.tmx", "/a.tmx is given twice; name it once"),
-    ],
-)
+@pytest.mark.parametrize(("names", "said"), TABLES["no pairs"])
 def test_pair_files_missing_side_or_repeated_file_is_refused(names: str, said: str, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in names.split()]
     for path in paths:

@@ -95,15 +95,9 @@ def test_po_renews_only_its_own_translations(message: str, becomes: str) -> None
     assert translated(header + message) == header + message.replace(MARK, "")
 
 
-@pytest.mark.parametrize(
-    ("flag", "source", "expected"),
-    [
-        ("c-format", r"%s <a href=\"%s\">hund</a> %d\n%s da", r"%3$d <a href=\"%2$s\">HUND</a> %1$s\nDA %4$s"),
-        ("php-format", "%sam %d", "%2$d %1$sAM"),
-        ("python-format", "%s am %d", "%s AM %d"),
-    ],
-)
-def test_po_placeholders_in_another_order_suit_the_format(flag: str, source: str, expected: str) -> None:
+@pytest.mark.parametrize(("flag_and_source", "expected"), TABLES["placeholders"])
+def test_po_placeholders_in_another_order_suit_the_format(flag_and_source: str, expected: str) -> None:
+    flag, _, source = flag_and_source.partition(": ")
     message = f'{HEADER}#, {flag}\nmsgid "{source}"\nmsgstr ""\n'
     opened = parse_po(message.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode()
@@ -122,14 +116,7 @@ def test_po_line_end_in_a_sentence_stays_in_proportion() -> None:
     assert [block.text for block in opened.blocks] == ["ein kleiner hund"]
 
 
-@pytest.mark.parametrize(
-    ("message", "reason"),
-    [
-        ('msgid "a"\nmsgstr "x"\n', "already translated"),
-        ('#, fuzzy, c-format\nmsgid "a"\nmsgstr "x"\n', "fuzzy"),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] ""\nmsgstr[1] ""\n', "plural forms"),
-    ],
-)
+@pytest.mark.parametrize(("message", "reason"), TABLES["kept"])
 def test_po_existing_translations_are_kept_and_counted(message: str, reason: str) -> None:
     assert translated(HEADER + message) == HEADER + message
     assert +parse_po((HEADER + message).encode(), ("de", "en")).kept == {reason: 1}

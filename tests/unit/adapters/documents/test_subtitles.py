@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
-from tables import read_table
+from tables import read_tables
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.errors import DataError
 
@@ -28,9 +28,9 @@ def translated(text: str, translate: object) -> str:
     return opened.render([translate(block) for block in opened.blocks]).decode()  # type: ignore[operator]
 
 
-CUES = read_table(Path(__file__).with_name("subtitles.txt"))
+TABLES = read_tables(Path(__file__).with_name("subtitles.txt"))
 FILES = {
-    **{srt(*cues.split(" ¦ ")): texts.split(" ¦ ") for cues, texts in CUES},
+    **{srt(*cues.split(" ¦ ")): texts.split(" ¦ ") for cues, texts in TABLES["sentences"]},
     "1\n00:00:01,000 --> 00:00:02,000\nA dog\n\n2\n00:01:02,000 --> 00:01:03,000 X1:1\nA cat": ["A dog", "A cat"],
     "\ufeff" + srt("A dog.").replace("\n", "\r\n"): ["A dog."],
     "WEBVTT - x\n\nNOTE n\n\nid\n00:01.000 --> 00:02.000 line:0\n<v A>A &amp; <00:01.500>B\n\nSTYLE\na {}\n": ["A & B"],
@@ -58,16 +58,9 @@ def test_subtitles_words_are_divided_among_cues_in_proportion() -> None:
     assert translated(stray, lambda block: (block.text, [])) == stray
 
 
-@pytest.mark.parametrize(
-    ("translation", "cues"),
-    [
-        ("A man falls asleep.", ("A", "man", "falls", "asleep.")),
-        ("A man is just falling asleep.", ("A man is", "just", "falling", "asleep.")),
-        ("He sleeps.", ("He", "sleeps.", "", "")),
-        ("他在睡觉。", ("他", "在", "睡", "觉。")),
-    ],
-)
-def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str, cues: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("translation", "written"), TABLES["words"])
+def test_subtitles_each_cue_gets_a_word_while_there_are_enough(translation: str, written: str) -> None:
+    cues = written.replace("∅", "").split(" ¦ ")
     opened = parse_subtitles(srt("Ein Mann", "schläft", "gerade", "ein.").encode(), ("de", "en"))
     assert opened.render([(translation, [])]).decode() == srt(*cues)
     assert opened.blocks[0].find_gaps(translation, []) == (False, "" in cues)

@@ -1,5 +1,6 @@
 """Conversions of printf keep an order that programs understand, in any order of a translation."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,19 +32,10 @@ def test_conversions_are_numbered_or_in_source_order(message: str, expected: str
     assert not conversions.loses_order(text)
 
 
-@pytest.mark.parametrize(
-    ("flag", "source", "target", "expected"),
-    [
-        ("c-format", "%s ist %d", "%2$d is %1$s", False),
-        ("c-format", "%s ist %d", "%s is", True),
-        ("c-format", "20 % der %s", "20 % of %s", True),  # % d and % o
-        *(("c-format", "zu 20 % der %s", "%s % der", True), ("c-format", "20%", "20% off", True)),
-        *(("no-c-format", "20%", "20% off", False), ("", "%s", "", False)),
-        *(("neu-format", "%s {b}", "{b} %s", False), ("neu-format", "%s {b}", "%s", True)),
-    ],
-)
-def test_has_other_directives_by_flag(flag: str, source: str, target: str, expected: bool) -> None:
-    assert has_other_directives(source, target, ["fuzzy", flag]) == expected
+@pytest.mark.parametrize(("messages", "expected"), TABLES["directives"])
+def test_has_other_directives_by_flag(messages: str, expected: str) -> None:
+    flag, source, target = re.split(": | → ?", messages)
+    assert has_other_directives(source, target, ["fuzzy", flag]) == (expected == "others")
 
 
 def test_conversions_leave_private_characters_and_disabled_texts() -> None:

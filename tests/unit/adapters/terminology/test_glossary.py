@@ -143,14 +143,7 @@ def test_term_spans_are_whole_words() -> None:
     assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("dog runs. “dog” runs: dog", "Dog runs. “Dog” runs: dog"),
-        ("a dog. iPod dog", "a dog. iPod dog"),
-        ("iPod dog", "iPod dog"),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), TABLES["sentence starts"])
 def test_capitalise_sentence_starts_only_there(text: str, expected: str) -> None:
     assert capitalise_sentence_starts(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
 
@@ -208,13 +201,8 @@ def test_terms_are_written_by_words_subwords_and_samples(
         assert plain == each.with_options(sample=sample).translate(lines)
 
 
-@pytest.mark.parametrize(
-    ("translation", "text", "written"),
-    [
-        *(("Park", "in the park.", "in the Park."), ("hound", "Hound and man.", "Hound and man.")),
-        *(("hound", "A HOUND.", "A hound."), ("iPhone", "Iphone, please", "iPhone, please")),
-    ],
-)
-def test_respell_terms_restores_the_case_of_the_glossary(translation: str, text: str, written: str) -> None:
+@pytest.mark.parametrize(("term_and_text", "written"), TABLES["case"])
+def test_respell_terms_restores_the_case_of_the_glossary(term_and_text: str, written: str) -> None:
+    translation, _, text = term_and_text.partition(": ")
     terms = [Term((0, 1), (translation,), 1)]
     assert respell_terms(text, terms, term_spans(terms, text)) == written
