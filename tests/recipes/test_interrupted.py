@@ -29,6 +29,8 @@ from kinds import Tfm, TrainTiny
 from outcomes import outcome, power_cut
 from torture import lasting
 from transformer_cli.adapters.study import plots
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import HeldOutConfig
 from transformer_cli.data.dataset import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import metrics
@@ -151,6 +153,38 @@ def test_train_fresh_interrupted_resumes_without_fresh(
     assert code == 0
     assert "resuming from the checkpoint at step 7 (epoch 1, 7 batches into it)" in err
     assert "in epoch 1 of 1" in err
+
+
+def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "text"
+
+    def begin() -> None:
+        folder.mkdir()
+        for name in ("train.de", "train.en", "valid.en"):
+            shutil.copy(corpus / name, folder)
+
+    command = ["prepare", "train.de", "train.en", "--source", "de", "--target", "en", "--name", "a"]
+    command += ["--monolingual", "valid.en", "--set", "training.epochs=8", "--set", "training.batch_size=150"]
+    command += [f"-smodel.{each}" for each in ("d_model=16", "d_ff=16", "num_encoder_layers=1")]
+    begin()
+    code, _, err = tfm(*command, cwd=folder)
+    assert code == 0, err
+    wanted = state(folder)
+    (made,) = folder.glob("runs/a-back/valid.en-*.de.txt")
+    assert len(made.read_text(encoding="utf-8").splitlines()) == len((corpus / "valid.en").read_text().splitlines())
+    files = load_config(folder / "a.yaml").data.files
+    assert files is not None
+    assert [each.source.name for each in files["train"]] == ["train.source.txt", made.name]  # type: ignore[union-attr]
+    assert load_config(folder / "a.yaml").data.held_out == HeldOutConfig()
+    shutil.rmtree(folder)
+    begin()
+    for file, number in (("a-back.yaml", 1), ("state.json", 2), ("best", 2), (made.name, 1), ("a.yaml", 1)):
+        with power_cut(folder, file, number):
+            tfm(*command, cwd=folder)
+    assert tfm(*command, cwd=folder)[0] == 0
+    assert json.dumps(state(folder)) == json.dumps(wanted)
+    code, _, err = tfm(*command, cwd=folder)
+    assert (code, "--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new" in err) == (2, True)
 
 
 # Operations on the disk that fail

@@ -14,7 +14,7 @@ import typer
 from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands import options, suggestions
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import format_table, shorten
+from transformer_cli.system.terminal import format_table, pluralize, shorten
 
 if TYPE_CHECKING:
     from transformer_cli.adapters.corpora.corpora import CleaningReport
@@ -46,6 +46,9 @@ def prepare(
     minutes: Annotated[float | None, typer.Option(
         "--minutes", metavar="N", min=0.1, max=100_000.0, show_default="15", help="How long training may take on this "
         "machine; the settings of training in a new NAME.yaml follow from this, by a short trial.")] = None,
+    monolingual: Annotated[Path | None, typer.Option(
+        "--monolingual", metavar="FILE", help="Sentences of the target language, one per line: a model of the other "
+        "direction is trained and translates them, and the result is training text, too.")] = None,
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Print which pairs cleaning would leave out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
@@ -77,9 +80,10 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
-    from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, choose_training
+    from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, FEW_PAIRS, choose_training
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
+    from transformer_cli.commands.back_translation import BACK_SHARE, add_back_translations
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import HeldOutConfig
     from transformer_cli.data.dataset import Dataset
@@ -105,6 +109,8 @@ def prepare(
             "--minutes chooses the settings of training in a new NAME.yaml for FILEs, unless --config, --like or --set "
             "training.epochs does; leave one of them out"
         )
+    if monolingual and (choose is None or settings.data.to):
+        raise typer.BadParameter("--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new")
     if dry_run:
         report = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(asdict(report), ensure_ascii=False) if as_json else format_cleaning(report))
@@ -112,8 +118,15 @@ def prepare(
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     reason = ""
     if choose:
-        given = None if has_length else minutes or DEFAULT_MINUTES
-        settings, reason = choose_training(settings, Dataset.open(prepared.folder), given, choose)
+        minutes = None if has_length else minutes or DEFAULT_MINUTES
+        if monolingual:
+            real = Dataset.open(prepared.folder)
+            settings = add_back_translations(settings, real, monolingual, minutes, choose)
+            prepared, minutes = prepare(settings), minutes and (1 - BACK_SHARE) * minutes
+        settings, reason = choose_training(settings, Dataset.open(prepared.folder), minutes, choose)
+        if (n_pairs := prepared.manifest["splits"]["train"]["sentences"]) < FEW_PAIRS:
+            what = "tip: if OPUS-MT has a translator %s→%s, it is a better start than %s: `tfm import`, then --like"
+            log.info(what, settings.data.source, settings.data.target, pluralize(n_pairs, "pair"))
     if not prepared.created:
         log.info("%s: already prepared", prepared.folder)
     is_written = config_path is not None and not (config_path.exists() and load_config(config_path) == settings)

@@ -1,6 +1,5 @@
 """How to train on new text within some minutes of this machine. docs/little-text.md has the measurements."""
 
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +30,6 @@ TABLE = [  # passes that the time allows, at least; dropout; consistency; passes
     (5.0, 0.1, 0.0, 1),
     (0.0, 0.0, 0.0, 1),
 ]
-
-log = logging.getLogger(__name__)
 
 
 def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_twice: bool = True) -> dict[str, Any]:
@@ -71,10 +68,8 @@ def choose_training(
         passes = 60 * minutes * TRAINING_SHARE * speed / text.count_target_tokens(plan)
         why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
     may_read_twice = minutes is not None and config.model.dropout > 0
-    chosen = with_settings(choose(passes, steps, len(dataset.split("valid")), may_read_twice=may_read_twice))
-    if n_pairs < FEW_PAIRS:
-        what = "tip: if OPUS-MT has a translator %s→%s, it is a better start than %s: `tfm import`, then --like"
-        log.info(what, chosen.data.source, chosen.data.target, pluralize(n_pairs, "pair"))
+    found = with_settings(choose(passes, steps, len(dataset.split("valid")), may_read_twice=may_read_twice))
+    chosen = config.model_copy(update={"model": found.model, "training": found.training})
     unit, number = chosen.training.end
     how = f"dropout {chosen.model.dropout:g}, consistency {chosen.training.consistency:g}"
     return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"

@@ -1,0 +1,78 @@
+"""`tfm prepare FILE --monolingual FILE`: a model of the other direction translates text of the target language.
+
+Each step finds what an earlier call has done, so the command can be given again after a kill, with the same result.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.adapters.corpora.configs import commented_yaml
+from transformer_cli.adapters.corpora.recipe import choose_training
+from transformer_cli.api import Translator, prepare, train
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config, FilePair, HeldOutConfig
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.errors import ConfigError
+from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
+from transformer_cli.system.terminal import pluralize
+from transformer_cli.text.lines import read_lines
+
+BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
+
+log = logging.getLogger(__name__)
+
+
+def add_back_translations(
+    config: Config,
+    real: Dataset,
+    monolingual: Path,
+    minutes: float | None,
+    with_settings: Callable[[Mapping[str, Any]], Config],
+) -> Config:
+    """Returns the config of a dataset's pairs and machine-made ones, of which none is held out.
+
+    Trains NAME-back, the other direction, on the dataset's training pairs, and translates the lines of monolingual
+    (Sennrich et al. 2016). config, minutes, with_settings: see `choose_training`. Raises ConfigError, DataError, and
+    Interrupted as `train` does.
+    """
+    folder, data, own_splits = real.folder.resolve(), config.data, {"held_out": HeldOutConfig(), "columns": None}
+    texts = {
+        split: {side: folder / f"{split}.{side}.txt" for side in ("source", "target")}
+        for split in real.manifest["splits"]
+    }
+    swapped = {split: FilePair(source=each["target"], target=each["source"]) for split, each in texts.items()}
+    languages = {"source": data.target, "target": data.source}
+    back = config.model_copy(
+        update={
+            "name": f"{config.run_name}-back",
+            "data": data.model_copy(update={**own_splits, **languages, "files": swapped, "clean": ()}),
+        }
+    )
+    path = Path(f"{back.run_name}.yaml")
+    if not path.exists():
+        dataset = Dataset.open(prepare(back).folder)
+        back, why = choose_training(back, dataset, minutes and BACK_SHARE * minutes, with_settings)
+        write_bytes(path, commented_yaml(back, path, why).encode())
+        log.info("wrote %s: %s", path, why)
+    elif (found := load_config(path)).data != back.data:
+        raise ConfigError(f"{path} exists already, for other text; delete it, or give another --name")
+    else:
+        back = found
+        prepare(back)
+    run = train(back)
+    made = run.folder / f"{monolingual.name}-{sha256_of_file(monolingual)[:8]}.{data.source}.txt"
+    lines = list(read_lines(monolingual))
+    if not made.exists():
+        written = Translator(run).translate(lines, beam_size=1, on_too_long="blank")
+        with atomic_file(made) as file:
+            file.write("".join(f"{line}\n" for line in written).encode())
+    log.info("%s of %s, translated by %s", pluralize(len(lines), "line"), monolingual, run.folder)
+    files: dict[str, Any] = {split: FilePair(**each) for split, each in texts.items()}
+    files["train"] = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
+    size = max(data.subwords.vocab_size, min(6000, (len(real.split("train")) + len(lines)) // 2))
+    subwords = with_settings({"data.subwords.vocab_size": size}).data.subwords
+    return config.model_copy(
+        update={"data": data.model_copy(update={**own_splits, "files": files, "subwords": subwords})}
+    )
