@@ -236,6 +236,12 @@ def docx(text: str) -> str:
     return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
 
 
+def slide(text: str) -> str:
+    """Returns a slide with a paragraph."""
+    begin = '<a:x xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p>'
+    return f"{begin}{closed(text)}<a:r><a:t>a</a:t></a:r></a:p></a:x>"
+
+
 def message(text: str) -> bytes:
     """Returns a catalogue with a text of several lines as a message."""
     lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
@@ -288,6 +294,10 @@ DOCX = (
     '<w:r><w:fldChar w:fldCharType="begin"/><w:instrText>DATE</w:instrText><w:fldChar w:fldCharType="separate"/></w:r>|'
     f'<w:r><w:fldChar w:fldCharType="begin"/>⟨<w:instrText>ADDIN</w:instrText>⟩|'
     f'<w:fldSimple w:instr="DATE">{RUN}</w:fldSimple>'
+)
+PPTX = (
+    '<a:r><a:rPr lang="de" err="1"/><a:t>a</a:t></a:r>|<a:r><a:t>a⟨\t⟩</a:t></a:r>|<a:br/>|<a:fld><a:t>a</a:t></a:fld>|'
+    "<a:endParaRPr/>|<a:r><a:rPr b='1'/><a:t>a </a:t></a:r><a:br/>|<a:tc><a:p><a:r><a:t>a</a:t></a:r></a:p></a:tc>"
 )
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (
@@ -367,6 +377,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
     "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), CODES[0]), DOCX),
+    "word.parse_part (PPTX)": (lambda text: parse_part(slide(text), (CODES[0], CODES[1]), kind="slide"), PPTX),
     "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),

@@ -23,8 +23,8 @@ class Archive:
             self._file = ZipFile(io.BytesIO(content))
         except (BadZipFile, struct.error, ValueError, OverflowError, OSError) as error:
             if content and not content.startswith(b"PK"):
-                refuse_binary(content[:1000], "not a DOCX file (a ZIP archive)")
-                raise DataError("not a DOCX file (a ZIP archive); give it the suffix of its format") from None
+                refuse_binary(content[:1000], "not a ZIP archive")
+                raise DataError("not a ZIP archive, as its name says; give it the suffix of its format") from None
             what = error if content else "it is empty"
             raise DataError(f"not a complete ZIP archive ({what}); copy it again") from None
         self._content = content
@@ -34,11 +34,19 @@ class Archive:
             raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
         if len({info.filename for info in self._infos}) < len(self._infos):
             raise DataError("an archive with two files of the same name; save it again")
+        for name in self.names:
+            if name.startswith("/") or name[1:2] == ":" or ".." in name.replace("\\", "/").split("/"):
+                raise DataError(f"{name[:80]!r}: an archive with a file outside its folder; do not open it")
 
     @property
     def names(self) -> list[str]:
         """The names of the members."""
         return [info.filename for info in self._infos]
+
+    @property
+    def warnings(self) -> list[str]:
+        is_signed = any(name.startswith("_xmlsignatures/") or name.endswith("signatures.xml") for name in self.names)
+        return ["has a digital signature, which is not valid for the translation"] * is_signed
 
     def read(self, name: str) -> bytes | None:
         """Returns a member, or None if it does not exist.

@@ -188,11 +188,17 @@ class Document:
     """how many texts are kept because they are marked as another language than the source"""
     is_mostly_other: bool = False
     """whether over half of the file's text is so marked, and is therefore translated"""
+    place: str = ""
+    """the part of the file, in front of the places of its texts, as in "slide3, " """
+
+    def next_place(self) -> Place:
+        """Returns the place of the block that comes next, if the file has no lines."""
+        return Place(f"{self.place}text {len(self.blocks) + 1}")
 
     def add_text(self, raw: str, escape: Callable[[str], str]) -> str | Block:
         """Returns a new block for a text of XML that has no markup, or the text itself if it has no letter."""
-        text, place = html.unescape(raw), Place(f"text {len(self.blocks) + 1}")
-        block = Block(text, [InlineElement(0, len(text), -1, 0)], escaping_writer(escape), place)
+        text = html.unescape(raw)
+        block = Block(text, [InlineElement(0, len(text), -1, 0)], escaping_writer(escape), self.next_place())
         self.blocks += [block] * has_letter(text)
         return block if has_letter(text) else raw
 
@@ -264,7 +270,11 @@ class Builder:
         self._line += _count_lines(self._raw[self._n_counted :])
         self._n_counted = len(self._raw)
         leading = raw[: len(raw) - len(raw.lstrip())]
-        return self.place if self.place.unit else Place(f"line {self._line + _count_lines([leading])}")
+        return (
+            self.place
+            if self.place.unit
+            else Place(f"{self.document.place}line {self._line + _count_lines([leading])}")
+        )
 
     def add(self, inline: Inline) -> None:
         """Add text, markup, or what ends the block."""

@@ -73,6 +73,9 @@ FORMATS = {
     PLAIN_TEXT: FileFormat(("plain text",), (".txt", ".text")),
     "html": FileFormat((HTML, "a part of an HTML document", "a template of a page"), (".html", ".htm", ".xhtml")),
     "docx": FileFormat(("a Word document (DOCX)",), (".docx", ".docm", ".dotx"), is_text=False),
+    "pptx": FileFormat(
+        ("a PowerPoint presentation (PPTX)",), (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), is_text=False
+    ),
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), settings=("renew",)),
     "po": FileFormat((PO,), (".po", ".pot"), settings=("fuzzy", "renew")),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt")),

@@ -31,6 +31,7 @@ class ParsedFile:
     """how many texts are not translated, by reason"""
     languages: Sequence[LanguagePair] = ()
     """those that the file names; "" for one that it does not name"""
+    warnings: Sequence[str] = ()
 
     @property
     def blocks(self) -> list[Block]:

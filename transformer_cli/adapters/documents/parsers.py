@@ -39,6 +39,7 @@ PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFi
     PLAIN_TEXT: _parse_text,
     "html": _parse_html_file,
     "docx": lambda content, languages, _: parse_word(content, languages),
+    "pptx": lambda content, languages, _: parse_word(content, languages, "slide"),
     "xliff": parse_xliff,
     "po": parse_po,
     "srt": lambda content, languages, _: parse_subtitles(content, languages),

@@ -82,6 +82,7 @@ def translate_file(
             warnings = [f"is marked as {source} → {target}, but the run translates {' → '.join(languages)}"]
     if warnings and file_format != "html" and not translator.settings.any_language:  # many pages name a wrong one
         raise DataError(f"{warnings[0]}; use another run, or insist with any_language (--any-language)")
+    warnings += parsed.warnings
     warnings += [MOSTLY_OTHER.format(languages[0])] * any(each.is_mostly_other for each in parsed.documents)
     found, parts = _translate_blocks(translator, parsed.blocks)
     lengths = Counter[str]()  # of units, in characters

@@ -8,8 +8,8 @@ from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
-MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in a Word document, five tags make one
-MAX_UNPACKED_BYTES = 16 << 20  # of a Word document
+MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in an archive, five tags make one
+MAX_UNPACKED_BYTES = 16 << 20  # of an archive
 MAX_CHARS = 300_000  # of text
 
 

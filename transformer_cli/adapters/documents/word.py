@@ -1,4 +1,6 @@
-"""Parses Word documents (.docx), whose paragraphs are blocks.
+"""Parses Word documents and PowerPoint presentations, whose paragraphs are blocks.
+
+The text of slides, charts and diagrams (`a:p`, `a:r`, `a:t`) is read as Word's (`w:p`, `w:r`, `w:t`).
 
 A paragraph is a sequence of items: texts, other content of runs (a tab, a picture), and content between runs (a
 bookmark, the ends of a link). A paragraph without a letter stays as it is. Otherwise each item that is not text gets a
@@ -15,9 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
+from pathlib import PurePosixPath
 
 from transformer_cli.adapters.documents.archive import Archive
-from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, Place, Unescaped, nested_pairs
+from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile, parse_marked
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
@@ -25,15 +28,33 @@ from transformer_cli.text.languages import is_language_code, is_other_language
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.normalization import is_word, primary_subtag
 
+NAMES = {"word": "a Word document (DOCX)", "slide": "a PowerPoint presentation (PPTX)"}
 _PREFIXES = {
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main": "w:",
     "http://purl.oclc.org/ooxml/wordprocessingml/main": "w:",
     "http://schemas.openxmlformats.org/package/2006/content-types": "",
     "http://purl.org/dc/elements/1.1/": "dc:",
 }
+_DRAWING = {
+    "http://schemas.openxmlformats.org/drawingml/2006/main": "w:",
+    "http://purl.oclc.org/ooxml/drawingml/main": "w:",
+    "http://schemas.openxmlformats.org/drawingml/2006/chart": "c:",
+    "http://purl.oclc.org/ooxml/drawingml/chart": "c:",
+    "http://schemas.openxmlformats.org/presentationml/2006/main": "p:",
+    "http://purl.oclc.org/ooxml/presentationml/main": "p:",
+}
+_PREFIXES_OF = {  # kind of a part → namespaces; the sample texts of a layout are in `layout:ph`
+    "slide": _DRAWING,
+    "drawing": _DRAWING,
+    "layout": {space: "layout:" if prefix == "p:" else prefix for space, prefix in _DRAWING.items()},
+}
 _TRANSLATED_PARTS = re.compile(  # by their types
-    r"application/vnd\.(?:(?P<has_text>(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
+    r"application/vnd\.(?:(?P<word>(?:openxmlformats-officedocument\.wordprocessingml|ms-word)\."
     r"(?:(?:document|template)(?:\.macroEnabled(?:Template)?)?\.main|header|footer|footnotes|endnotes|comments))|"
+    r"(?P<slide>(?:openxmlformats-officedocument\.presentationml|ms-powerpoint)\."
+    r"(?:(?:presentation|slideshow|template)(?:\.macroEnabled)?\.main|slide|notesSlide|comments))|"
+    r"(?P<layout>openxmlformats-officedocument\.presentationml\.slide(?:Layout|Master))|"
+    r"(?P<drawing>(?:openxmlformats-officedocument|ms-office)\.drawingml\.(?:chart|chartshapes|diagram(?:Data|Drawing)))|"
     r"openxmlformats-(?:officedocument\.wordprocessingml\.styles|package\.core-properties))\+xml"
 )
 _CONTAINERS = (
@@ -46,9 +67,12 @@ _NO_BREAK_HYPHEN = "w:noBreakHyphen"  # a character, but outside <w:t>
 _MAX_FIELD_DEPTH = 50  # the content of the innermost field is copied once per level
 _MAX_GROWTH = 20  # of a paragraph's size, since each item repeats the properties of its run
 _RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # by Word when it opens the document
+_PLAIN_TEXTS = ("dc:title", "c:v", "p:text")  # the title, names and categories of a chart, comments
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
 _WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
-_REVISION_ID = re.compile(r"\s\w+:rsid\w*=\"[^\"]*\"")  # the editing session in which a run was written
+_REVISION = re.compile(  # the editing session in which a run was written; whether its spelling is checked
+    r"\s(?:\w+:rsid\w*|dirty|err|smtClean)=\"[^\"]*\""
+)
 _DATA_FIELD = re.compile(  # by its code
     r"\s{0,9}(?:ADDIN|ADDRESSBLOCK|AUTHOR|BIBLIOGRAPHY|CITATION|CREATEDATE|DATE|DOCVARIABLE|EDITTIME|FILE(?:NAME|SIZE)"
     r"|DOCPROPERTY(?!\s+\"?(?:Title|Subject|Category|Keywords|Comments)\b)|GREETINGLINE|LASTSAVEDBY|LISTNUM|MERGE\w+|SEQ"
@@ -62,13 +86,15 @@ _CODE_STYLE = re.compile(  # the id of a style; HTMLPreformatted is not one, sin
     re.IGNORECASE,
 )
 _SPACE_OR_TEXT = re.compile(r"\s+|\S(?:.*\S)?", re.DOTALL)
+_TAB_OR_TEXT = re.compile(r"\t|[^\t]+")
 _OTHER_LANGUAGE = "other language"  # the kind of an event, and the name of its item
 _STYLED = {"w:pStyle": "w:p", "w:rStyle": "w:r"}
 _LANGUAGE = re.compile(r"(?<==[\"'])[\w-]+(?=[\"'])")
-_DESCRIBED = ("?:docPr", "?:cNvPr", "?:shape")  # elements with alternative texts
+_LANGUAGE_ATTRIBUTE = re.compile(r"(?<=\slang=[\"'])[\w-]+")
+_DESCRIBED = ("?:docPr", "?:cNvPr", "p:cNvPr", "?:shape")  # elements with alternative texts
 _ALTERNATIVE_TEXT = re.compile(r"(?:(?<=\sdescr=\")|(?<=\stitle=\")|(?<=\salt=\"))([^\"]+)")
 _LINE_ENDS = re.compile(r"((?:&#(?:10|13|x[aAdD]);)+)")  # in an attribute
-_INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>")
+_INVISIBLE_PROPERTIES = re.compile(r"<\w+:(?:lang|noProof)\b[^>]*>|\s(?:altLang|bmk|lang|noProof|smtId)=\"[^\"]*\"")
 
 _Parts = list[str | Block]
 
@@ -102,53 +128,59 @@ class _Item(Inline):
         return [self.run, *inside, f"</{_prefix(self.run)}r>"] if self.run else inside
 
 
-def parse_word(content: bytes, languages: LanguagePair) -> ParsedFile:
-    """Parse the parts of a Word document: text, headers, footers, notes, comments. Raises DataError for other files."""
+def parse_word(content: bytes, languages: LanguagePair, kind: str = "word") -> ParsedFile:
+    """Parse the parts of a Word document (kind="slide": a presentation): text, notes, comments, charts and so on.
+
+    Raises DataError for other files.
+    """
     archive = Archive(content)
     types = archive.read("[Content_Types].xml")
-    if types is None:
-        raise DataError("not a Word document (DOCX); save it in this format")
     parts = {
-        event.attributes.get("PartName", "").removeprefix("/"): found
-        for event in xml_events(decode_xml(types)[0], _PREFIXES)
+        event.attributes.get("PartName", "").removeprefix("/"): found.lastgroup or ""
+        for event in xml_events(decode_xml(types or b"<a/>")[0], _PREFIXES)
         if event.kind == "start" and (found := _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", "")))
     }
     contents = {name: part for name in parts if (part := archive.read(name)) is not None}
     texts = {name: decode_xml(part) for name, part in contents.items()}
-    if not any(parts[name]["has_text"] for name in texts):
-        raise DataError("an archive that contains no Word document; name a DOCX file")
+    if kind not in (parts[part] for part in texts):
+        raise DataError(f"not {NAMES[kind]}; give it the suffix of its format")
 
     def assemble(*parts: str) -> bytes:
         new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
         return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
 
     def parse(language: str) -> list[Document]:
-        return [parse_part(text, languages, language) for text, _ in texts.values()]
+        return [parse_part(text, languages, language, parts[name], name) for name, (text, _) in texts.items()]
 
-    return ParsedFile(parse_marked(parse, languages[0]), assemble)
+    # PowerPoint marks each run with the language of the keyboard, as in `lang="en-US">Einträge`, so it says nothing
+    return ParsedFile(parse_marked(parse, languages[0] if kind == "word" else ""), assemble, warnings=archive.warnings)
 
 
-def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = "") -> Document:
+def parse_part(
+    source: str, languages: LanguagePair = ("", ""), language: str = "", kind: str = "word", name: str = ""
+) -> Document:
     """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
 
     languages: codes of source and target; a w:lang of the source language gets the target language. language: see
-    `parse_marked`.
+    `parse_marked`. kind: "word", "slide", "layout" or "drawing". name: of the part.
     """
-    document, escape, own = Document([], []), escape_like(source), primary_subtag(languages[0])
+    document = Document([], [], place=f"{PurePosixPath(name).stem}, " * bool(name))
+    escape, own = escape_like(source), primary_subtag(languages[0])
     open_: list[list[XmlEvent | _Parts]] = []  # paragraphs, each in a text box of the one before it
     n_without_text, last = 0, ""  # open elements of _WITHOUT_TEXT; the last event's start tag
     data = _DataFinder()
-    for event in xml_events(source, _PREFIXES):
+    for event in xml_events(source, _PREFIXES_OF.get(kind, _PREFIXES)):
         step = {"start": 1, "end": -1}.get(event.kind, 0)
         texts = _Parts()
         if data.is_data(event, step, last):
             event = event._replace(kind="data")
         elif language and data.is_marked_other(event, step, language):
             event = event._replace(kind=_OTHER_LANGUAGE)
-        elif event.name == "w:lang":
-            raw = _LANGUAGE.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
+        elif event.name == "w:lang" or "lang" in event.attributes:
+            codes = _LANGUAGE if event.name == "w:lang" else _LANGUAGE_ATTRIBUTE
+            raw = codes.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
             event = event._replace(raw=raw)
-        elif event.kind == "text" and last == "dc:title":
+        elif event.kind == "text" and last in _PLAIN_TEXTS and not event.text.startswith("#"):  # no #N/A
             texts, event = [document.add_text(event.raw, escape)], event._replace(raw="")
         elif step > 0 and event.name in _DESCRIBED:
             cut = enumerate(_ALTERNATIVE_TEXT.split(event.raw))  # every second one is text
@@ -165,7 +197,7 @@ def parse_part(source: str, languages: LanguagePair = ("", ""), language: str = 
         else:
             document.parts += [*texts, event.raw]
         if is_paragraph and step < 0:
-            parts = _parse_paragraph(open_.pop(), escape, document)
+            parts = _parse_paragraph(open_.pop(), escape, document, ' xml:space="preserve"' * (kind == "word"))
             if open_:
                 open_[-1].append(parts)
             else:
@@ -194,6 +226,8 @@ class _DataFinder:
             self._n_open += step
         elif name == "w:tag" and value("w:val", "").startswith("MENDELEY_"):  # in the properties of a content control
             self._n_open = 3
+        elif name == "layout:ph":  # the content of the shape in whose properties it is
+            self._n_open = 4
         if kind == "begin":
             codes.append("")
         elif kind == "separate" and codes and not self._depth:
@@ -220,12 +254,12 @@ class _DataFinder:
         return has_letter(event.text) and is_language_code(named) and is_other_language(named, language)
 
 
-def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Item]]:
-    """Returns the properties of a paragraph, and its items.
+def _parse_items(inside: Sequence[XmlEvent | _Parts], space: str) -> tuple[_Parts, list[_Item], _Parts]:
+    """Returns the properties of a paragraph, its items, and the properties of its end.
 
-    inside: the events between its tags; paragraphs in its text boxes are parsed already.
+    inside: the events between its tags; paragraphs in its text boxes are parsed already. space: an attribute of texts.
     """
-    head, items = _Parts(), list[_Item]()
+    head, items, foot = _Parts(), list[_Item](), _Parts()
     run, formatting = "", None  # of the open run, as in _Item
     depth, into, properties = 0, head, _Parts()  # depth: in a copied element; into: where its markup is added
     is_in_text = keeps_spaces = False
@@ -247,20 +281,24 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
                 into.append(f"</{_prefix(around_ruby[0])}r>")
                 (run, formatting), around_ruby = around_ruby, ("", None)
             elif not depth and into is properties:
-                run += "".join(map(str, properties))
-                formatting = _INVISIBLE_PROPERTIES.sub("", "".join(map(str, properties)))
+                written = _REVISION.sub("", "".join(map(str, properties)))
+                run += written
+                formatting = _INVISIBLE_PROPERTIES.sub("", written)
         elif kind in ("text", "data", _OTHER_LANGUAGE) and is_in_text:
             is_indented = "\n" in each.text and not keeps_spaces
             is_other = kind == _OTHER_LANGUAGE
-            for part in _SPACE_OR_TEXT.findall(each.raw) if is_other else [each.raw]:
-                raw = f'<{_prefix(run)}t xml:space="preserve">{part}</{_prefix(run)}t>'
-                text = html.unescape(part) if is_other else each.text.strip() if is_indented else each.text
-                name = _OTHER_LANGUAGE if is_other and text.strip() else ""
-                items.append(_Item(raw, text * (kind != "data"), name=name, run=run, formatting=formatting))
+            is_cut = is_other or ("\t" in each.text and not is_indented and "<![" not in each.raw)
+            pattern = _SPACE_OR_TEXT if is_other else _TAB_OR_TEXT
+            for part in pattern.findall(each.raw) if is_cut else [each.raw]:
+                raw = f"<{_prefix(run)}t{space}>{part}</{_prefix(run)}t>"
+                text = html.unescape(part) if is_cut else each.text.strip() if is_indented else each.text
+                name = "w:tab" if part == "\t" else _OTHER_LANGUAGE if is_other and text.strip() else ""
+                text *= kind != "data" and part != "\t"
+                items.append(_Item(raw, text, name=name, run=run, formatting=formatting))
         elif name == "w:t" and run:
             is_in_text, keeps_spaces = step > 0, "xml:space" in each.raw
         elif name == "w:r" and step > 0 and not run:
-            run, formatting = _REVISION_ID.sub("", each.raw), ""
+            run, formatting = _REVISION.sub("", each.raw), ""
         elif name == "w:r" and step < 0:
             run, formatting = "", None
         elif name in _CONTAINERS and not run:
@@ -270,6 +308,8 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
             depth = 1
             if name == "w:pPr" and not items:
                 into = head
+            elif name == "w:endParaRPr":
+                into = foot
             elif name == "w:rPr" and run:
                 into = properties = []
             elif name in _PROPERTIES and items and items[-1].opens in _CONTAINERS:
@@ -286,13 +326,15 @@ def _parse_items(inside: Sequence[XmlEvent | _Parts]) -> tuple[_Parts, list[_Ite
                 text, into = "-" * bool(run and name == _NO_BREAK_HYPHEN), []
                 items.append(_Item("", text, opens, closes, tail=into, name=kind, run=run, formatting=formatting))
             into.append(each.raw)
-    return head, items
+    return head, items, foot
 
 
-def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document) -> _Parts:
-    """Returns a paragraph, unchanged or with blocks, and adds these to the document."""
+def _parse_paragraph(
+    events: Sequence[XmlEvent | _Parts], escape: Callable[[str], str], document: Document, space: str
+) -> _Parts:
+    """Returns a paragraph, unchanged or with blocks, and adds these to the document. space: an attribute of texts."""
     raw = list(chain.from_iterable(each if isinstance(each, list) else [each.raw] for each in events))
-    head, found = _parse_items(events[1:-1])
+    head, found, foot = _parse_items(events[1:-1], space)
     _keep_other_language(found)
     document.n_other_language += sum(each.name == _OTHER_LANGUAGE and not each.text for each in found)
     largest = len(found) * max((len(each.run) for each in found), default=0)
@@ -308,11 +350,11 @@ def _parse_paragraph(events: Sequence[XmlEvent | _Parts], escape: Callable[[str]
     only_no_break = {each.name for each in items if "-" in each.text} == {_NO_BREAK_HYPHEN}
     first_chars = (each.text[:1] for each in reversed(items[1:]))
     following = [*accumulate(first_chars, lambda last, char: char or last, initial="")][::-1]
-    paragraph = _Paragraph(items, following, main, run, formatting_of, pairs, only_no_break, escape)
+    paragraph = _Paragraph(items, following, main, run, formatting_of, pairs, only_no_break, escape, space)
     parts = [raw[0], *head]
     for first, index in pairwise([-1, *_block_ends(paragraph)]):
         parts += [*_parse_between(paragraph, first, index, document), *items[index].markup]
-    return [*parts, raw[-1]]
+    return [*parts, *foot, raw[-1]]
 
 
 def _keep_other_language(items: Sequence[_Item]) -> None:
@@ -351,7 +393,7 @@ def _block_ends(paragraph: "_Paragraph") -> list[int]:
 def _parse_between(paragraph: "_Paragraph", first: int, end: int, document: Document) -> _Parts:
     """Returns the items between two others, as a block if they have letters."""
     build = Builder(partial(_write_runs, paragraph))
-    build.place = Place(f"text {len(document.blocks) + 1}")
+    build.place = document.next_place()
     inside: str | None = None  # the formatting of the open element
     outside, now, last = paragraph.run, paragraph.run, ""  # last: the last character so far
     for index, each in enumerate(paragraph.items[first + 1 : end], start=first + 1):
@@ -402,6 +444,8 @@ class _Paragraph:
     only_no_break: bool
     """whether all its hyphens are no-break hyphens; then those of the translation are, too"""
     escape: Callable[[str], str]
+    space: str
+    """an attribute of texts"""
 
 
 def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
@@ -477,7 +521,7 @@ def _write_runs(paragraph: _Paragraph, parts: Sequence[str]) -> str:
 def _write_run(paragraph: _Paragraph, tag: _RunTag, words: str) -> str:
     prefix = _prefix(tag)
     texts = words.split("-") if paragraph.only_no_break else [words]
-    tagged = [f'<{prefix}t xml:space="preserve">{paragraph.escape(text)}</{prefix}t>' if text else "" for text in texts]
+    tagged = [f"<{prefix}t{paragraph.space}>{paragraph.escape(text)}</{prefix}t>" if text else "" for text in texts]
     return f"{tag}{f'<{prefix}{_NO_BREAK_HYPHEN[2:]}/>'.join(tagged)}</{prefix}r>"
 
 

@@ -333,11 +333,15 @@ ENCRYPTED = (
     [
         (b"", "not a complete ZIP archive .it is empty"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(3_000), "an old or a password-protected Office document"),
-        (b"Ein Hund.\n", r"not a DOCX file \(a ZIP archive\); give it the suffix of its format"),
+        (b"Ein Hund.\n", "not a ZIP archive, as its name says; give it the suffix of its format"),
         (ENCRYPTED, "encrypted; save the document without a password"),
+        *(
+            (archive({"a": "", name: ""}), "an archive with a file outside its folder")
+            for name in ("/a", "a/../../b", "..\\b", "C:\\b")
+        ),
         (archive({"[Content_Types].xml": TYPED, "d": BODY})[:200], "not a complete ZIP archive"),
         (archive({"a": "b"}), "not a Word document"),
-        (archive({"[Content_Types].xml": TYPED}), "contains no Word document"),
+        (archive({"[Content_Types].xml": TYPED}), "not a Word document .DOCX.; give it the suffix of its format"),
         (archive({"[Content_Types].xml": TYPED, "d": BODY}), "not well-formed XML: line 1"),
         (archive({"[Content_Types].xml": TYPED, "d": "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>"}), "a document type"),
         (archive({"[Content_Types].xml": TYPED, "d": '<?xml version="1.0" encoding="x-1"?><a/>'}), "x-1 is not a text"),
@@ -346,7 +350,7 @@ ENCRYPTED = (
         (archive({"[Content_Types].xml": TYPED, "d": "<a>" * 300 + "</a>" * 300}), "more than 200 nested"),
         (archive({"[Content_Types].xml": TYPED, "d": f"<a>{'<b/>' * 600}</a>"}), "more than 1,000 tags"),
     ],
-    ids=range(14),
+    ids=range(18),
 )  # fmt: skip
 def test_word_other_or_damaged_file_is_refused(monkeypatch: pytest.MonkeyPatch, content: bytes, said: str) -> None:
     monkeypatch.setattr("transformer_cli.adapters.documents.archive.MAX_UNPACKED_BYTES", 1 << 20)

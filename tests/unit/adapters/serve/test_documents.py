@@ -97,7 +97,7 @@ BOMB = archive(**{**DOCX, "word__document.xml": b" " * (uploads.MAX_UNPACKED_BYT
         ("a.exe", TEXT, "Invalid request: file format not supported"),
         ("a.txt.gz", TEXT, "Invalid request: file format not supported"),
         ("a.txt", archive(**DOCX), "a.txt: a Word document"),
-        ("a.docx", TEXT, "not a DOCX file (a ZIP archive)"),
+        ("a.docx", TEXT, "not a ZIP archive, as its name says"),
         ("a.docx", archive(**DOCX)[:-30], "not a complete ZIP archive"),
         ("a.docx", BOMB, "word/document.xml: more than 16 MiB"),
         ("a.html", b"<p>" * 120_001, "more than 120,000 lines and tags"),

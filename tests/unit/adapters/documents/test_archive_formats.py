@@ -1,0 +1,89 @@
+"""Formats of several files in an archive: what is translated of each part, and what stays byte for byte.
+
+In the parts below, «text» is translated, and ‹before|after› is what else changes.
+"""
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping
+
+import pytest
+
+from oracles.translators import turned
+from transformer_cli.adapters.documents.parsers import PARSERS
+from transformer_cli.config.schema import TranslationSettings
+from transformer_cli.errors import DataError
+
+Parts = Mapping[str, str]
+
+
+def packed(members: Parts) -> bytes:
+    """Returns an archive of the source texts, whose first member is not compressed."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for number, (name, content) in enumerate(members.items()):
+            content = re.sub(r"‹([^|›]*)\|[^›]*›", r"\1", content)
+            file.writestr(name, re.sub("[«»]", "", content), None if number else zipfile.ZIP_STORED)
+    return out.getvalue()
+
+
+def translated(content: str) -> str:
+    content = re.sub(r"‹[^|›]*\|([^›]*)›", r"\1", content)
+    return re.sub("«([^»]*)»", lambda text: text[1].swapcase(), content)
+
+
+OFFICE = "application/vnd.openxmlformats-officedocument."
+SPACES = "".join(
+    f' xmlns:{prefix}="http://schemas.openxmlformats.org/{name}"'
+    for prefix, name in {
+        "a": "drawingml/2006/main", "c": "drawingml/2006/chart", "p": "presentationml/2006/main"
+    }.items()
+)  # fmt: skip
+SLIDES = {
+    "presentationml.presentation.main": '<a:defRPr lang="‹de-DE|en›"/>',
+    "presentationml.slide": '<p:cNvPr id="2" name="Bild" descr="«ein hund»"/><a:p><a:pPr lvl="1"/>'
+    '<a:r><a:rPr lang="‹de-AT|en›"‹ err="1"|›/><a:t>«ein »</a:t></a:r>'
+    '<a:r><a:rPr lang="en-US" b="1"/><a:t>«hund»</a:t></a:r><a:br><a:rPr/></a:br>'
+    "<a:r><a:rPr/><a:t>«Da»‹|</a:t></a:r><a:r><a:rPr/><a:t>›\t‹|</a:t></a:r><a:r><a:rPr/><a:t>›«Dort»</a:t></a:r>"
+    '<a:fld id="{1}"><a:rPr/><a:t>folie</a:t></a:fld><a:endParaRPr lang="‹de|en›"/></a:p>',
+    "presentationml.notesSlide": "<a:p><a:r><a:t>«notiz»</a:t></a:r></a:p>",
+    "presentationml.slideMaster": "<p:sp><p:nvSpPr><p:nvPr><p:ph/></p:nvPr></p:nvSpPr><a:p><a:r><a:t>klicken</a:t>"
+    "</a:r></a:p></p:sp><p:sp><p:nvSpPr><p:nvPr/></p:nvSpPr><a:p><a:r><a:t>«firma»</a:t></a:r></a:p></p:sp>",
+    "drawingml.chart": "<a:p><a:r><a:t>«titel»</a:t></a:r></a:p><c:f>Blatt!A1</c:f><c:v>«umsatz»</c:v><c:v>#N/A</c:v>",
+    "presentationml.comments": "<p:text>«gut»</p:text>",
+}
+NAMED = "".join(f'<Override PartName="/{kind}" ContentType="{OFFICE}{kind}+xml"/>' for kind in SLIDES)
+PPTX = {
+    "[Content_Types].xml": f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{NAMED}</Types>',
+    "ppt/vbaProject.bin": "a",
+    **{kind: f"<p:x{SPACES}>{content}</p:x>" for kind, content in SLIDES.items()},
+}
+
+
+@pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX)])
+def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str, parts: Parts) -> None:
+    content = packed(parts)
+    opened = PARSERS[file_format](content, ("de", "en"), TranslationSettings())
+    written = opened.render([turned(block) for block in opened.blocks])
+    with zipfile.ZipFile(io.BytesIO(written)) as new:
+        assert {name: new.read(name).decode() for name in new.namelist()} == {
+            name: translated(text) for name, text in parts.items()
+        }
+        assert new.namelist() == [*parts]
+        assert new.infolist()[0].compress_type == zipfile.ZIP_STORED
+    assert [each.place.unit for each in opened.blocks][-1].endswith(", text 1")
+
+
+@pytest.mark.parametrize(
+    ("file_format", "parts", "said"),
+    [("pptx", {"a": "b"}, "not a PowerPoint presentation .PPTX.; give it the suffix of its format")],
+)
+def test_archive_format_refuses_other_files(file_format: str, parts: Parts, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        PARSERS[file_format](packed(parts), ("de", "en"), TranslationSettings())
+
+
+def test_archive_signature_gets_a_warning() -> None:
+    opened = PARSERS["pptx"](packed({**PPTX, "_xmlsignatures/a.xml": ""}), ("de", "en"), TranslationSettings())
+    assert opened.warnings == ["has a digital signature, which is not valid for the translation"]
