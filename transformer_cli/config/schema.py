@@ -237,20 +237,23 @@ class DataConfig(Section, affects=Affects.DATASET):
     def codec_settings(self) -> dict[str, Any]:
         """The settings with which codecs are made and loaded, by dotted key; only those that are in use."""
         values = self.model_dump(mode="json", include=fields_affecting(DataConfig, Affects.CODEC))
-        unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
-        used = {key: value for key, value in flatten(values, "data.") if not key.startswith(unused)}
-        return {**used, "data.lowercase": self.lowercased}
+        used = {key: value for key, value in values.items() if self.uses(key)}
+        return {**dict(flatten(used, "data.")), "data.lowercase": self.lowercased}
+
+    def uses(self, key: str) -> bool:
+        """Whether a setting has an effect with this corpus and these tokens."""
+        other, value = USED_WITH.get(key, ("tokens", self.tokens))
+        return bool(getattr(self, other) == value)
 
     @model_validator(mode="after")
     def _check_values(self) -> "DataConfig":
-        if self.tokens == "subwords":
-            for key, value in (("min_freq", self.min_freq), ("max_words", self.max_words)):
-                if value != DataConfig.model_fields[key].default:
-                    raise ValueError(f"{key}: {value} applies to words only, but tokens is subwords; take it out")
-        else:
-            for key, value in self.subwords:
-                if value != SubwordsConfig.model_fields[key].default:
-                    raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
+        for key, (other, value) in USED_WITH.items():
+            is_default = getattr(self, key) == DataConfig.model_fields[key].default
+            if not (self.uses(key) or is_default or key == "captions"):  # whose size is harmless elsewhere
+                but = f"{other} is {getattr(self, other)}; take it out, or change {other}"
+                raise ValueError(f"{key}: it applies to {other}: {value}, but {but}")
+        if self.skip_empty and self.corpus == "pairs":
+            raise ValueError("skip_empty: it applies to corpus: files, but corpus is pairs; take it out")
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:
@@ -266,18 +269,6 @@ class DataConfig(Section, affects=Affects.DATASET):
                     "of train"
                 )
             return self
-        for key in (
-            "columns",
-            "clean",
-            "allow_keys",
-            "max_chars",
-            "held_out",
-            *(["skip_empty"] if self.corpus == "pairs" else []),
-        ):
-            if getattr(self, key) != DataConfig.model_fields[key].default:
-                raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
-        if self.files is not None:
-            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
         if self.corpus in ("pairs", "imported"):
             return self
         known = CORPUS_LANGUAGES[self.corpus]
@@ -287,6 +278,14 @@ class DataConfig(Section, affects=Affects.DATASET):
         if self.source == self.target:
             raise ValueError(f"source and target are both {self.source!r}; choose two languages")
         return self
+
+
+USED_WITH = {  # setting of data → the setting, and its value, without which it has no effect
+    **dict.fromkeys(("files", "columns", "clean", "allow_keys", "max_chars", "held_out"), ("corpus", "files")),
+    **dict.fromkeys(("min_freq", "max_words"), ("tokens", "words")),
+    "captions": ("corpus", "captions"),
+    "subwords": ("tokens", "subwords"),
+}
 
 
 class VectorsConfig(Section, affects=Affects.TRAINING):

@@ -215,13 +215,12 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
     """
     used = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
     values = data.model_dump(mode="json", include={**used, "files": True})
-    unused = {"files", "captions"} - {data.corpus}
-    unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    optional = ("max_words", "columns", "clean", "max_chars", "held_out", "to")
+    optional = ("tokens", "max_words", "columns", "clean", "max_chars", "held_out", "to")
+    unused = {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     if not data.subwords.user_defined_symbols:
         del values["subwords"]["user_defined_symbols"]
-    unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
-    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
+    used = {key: value for key, value in values.items() if data.uses(key) and key not in unused}
+    return used | {"lowercase": data.lowercased}
 
 
 def without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
