@@ -84,6 +84,10 @@ class Packed:
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
     masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
 
+    A token has a vector for each head: with two heads, the vectors 2·t and 2·t + 1 are those of token t, and the first
+    group has 12 slots, by sentence, head and position. They hold, with a vector of zeros behind the last token for .,
+        0 2 4 | 1 3 5 | 6 8 . | 7 9 .
+
     In bfloat16 on the CPU, oneDNN compiles and keeps a matrix product for each new shape: memory would grow by 40 MB
     per step. To have few shapes, unused tokens are added up to a multiple of 64, and groups are padded to a multiple
     of 8. With PAD_MULTIPLE = 4 and PAD_LENGTH_MULTIPLE = 4 the example has 12 tokens, and groups of (2, 4) and (1, 8).
@@ -101,7 +105,7 @@ class Packed:
         lengths = is_token.sum(dim=1)  # 3 2 5
         first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
         heads = torch.arange(num_heads, device=ids.device)
-        masks, parts = [], []
+        masks, vectors = [], []
         for start in range(0, len(ids), size):
             group = slice(start, start + size)
             longest = math.ceil(int(lengths[group].max()) / length_multiple) * length_multiple
@@ -109,8 +113,8 @@ class Packed:
             masks.append(columns < lengths[group, None])
             # 0 1 2 3 4 10, and 5 6 7 8 9: a padding slot holds the token behind the last one, whose vector is zero
             tokens = (first[group, None] + columns).masked_fill(~masks[-1], n_rows)
-            parts.append(tokens[:, None] * num_heads + heads[:, None])  # (sentences, heads, longest)
-        vector_of_slot = torch.cat([each.flatten() for each in parts])
+            vectors.append(tokens[:, None] * num_heads + heads[:, None])  # (sentences, heads, longest)
+        vector_of_slot = torch.cat([each.flatten() for each in vectors])
         # The inverse. A token without a slot, which bfloat16 adds, reads zeros behind the last slot.
         slot_of_vector = vector_of_slot.new_full(((n_rows + 1) * num_heads,), len(vector_of_slot))
         slot_of_vector[vector_of_slot] = torch.arange(len(vector_of_slot), device=ids.device)
@@ -120,7 +124,7 @@ class Packed:
             nn.functional.pad((is_token.cumsum(dim=1) - 1)[is_token], padding),
             slot_of_vector[: n_rows * num_heads].view(n_rows, num_heads),
             *masks,
-            *parts,
+            *vectors,
         ]
         self.ids, self.positions, self._slot_of_vector, *groups = move_together(tensors, device)
         self.masks, self._vector_of_slot = groups[: len(masks)], groups[len(masks) :]
@@ -189,7 +193,10 @@ def move_together(tensors: Sequence[Tensor], device: torch.device) -> Sequence[T
 
 
 class _Pad(torch.autograd.Function):
-    """`Packed.pad`. Padding slots hold zeros that do not depend on x, so its transpose is `unpad`, and vice versa."""
+    """`Packed.pad`. Padding slots hold zeros that do not depend on x, so its transpose is `unpad`, and vice versa.
+
+    With autograd's own gradients of the gathers instead, 35 lines less, a step takes 1.10 to 1.17 times as long.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, layout: Packed) -> tuple[Tensor, ...]:
