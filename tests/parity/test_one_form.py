@@ -49,7 +49,10 @@ def decoded() -> list[float]:
     """How probable what greedy search finds is."""
     with torch.inference_mode():
         decoder = TransformerDecoder([make_model()], SOURCE)
-        found = greedy_search(decoder, SearchRules(torch.tensor([6, 6]), SOS, EOS, torch.tensor([PAD, SOS])))
+        found = greedy_search(
+            decoder,
+            SearchRules(max_tokens=torch.tensor([6, 6]), suppressed_ids=torch.tensor([PAD, SOS])),
+        )
     return [each.score for each in found]
 
 

@@ -20,7 +20,7 @@ def test_model_of_other_code_is_warned_of_once(
         lambda: Translator("tiny", runs_dir=runs),
         lambda: evaluate("tiny", splits=["valid", "test"], data_dir=data, runs_dir=runs),
         lambda: inspect_sentence(runs / "tiny", "Der alte Hund singt."),
-        lambda: compare(["tiny"], CompareOptions(["valid", "test"], data_dir=data, runs_dir=runs)),
+        lambda: compare(["tiny"], CompareOptions(splits=["valid", "test"], data_dir=data, runs_dir=runs)),
         lambda: [*score_pairs(runs / "tiny", [("Der Hund", "the dog")])],
         lambda: train_tiny(runs, "training.epochs=7"),
     ]

@@ -84,7 +84,7 @@ def test_run_argument_is_name_path_or_opened_run(project: Path, tiny: Run, trans
     found = [evaluate(each, splits="test", save_result=False, **folders)[0].result.bleu for each in named]
     assert len(set(found)) == 1
     systems = {"name": "tiny", "run": tiny, "open": translator}
-    (comparison,) = compare(systems, CompareOptions("test", device="cpu", **folders), examples=0)
+    (comparison,) = compare(systems, CompareOptions(splits="test", device="cpu", **folders), examples=0)
     assert [(each.name, each.bleu.score) for each in comparison.systems] == [(name, found[0]) for name in systems]
     for each in (here, tiny, translator):
         assert inspect_sentence(each, SENTENCE).translation == translator.translate([SENTENCE])[0]
@@ -124,7 +124,7 @@ def test_what_a_person_tries_first_works(translator: Translator, corpus: Path, p
 
 def test_compare_translators_of_one_run_by_names(project: Path, translator: Translator) -> None:
     both = {"greedy": translator, "beam": translator.with_options(beam_size=3)}
-    (found,) = compare(both, CompareOptions("test", data_dir=project / "data"), examples=0)
+    (found,) = compare(both, CompareOptions(splits="test", data_dir=project / "data"), examples=0)
     assert [each.name for each in found.systems] == ["greedy", "beam"]
     assert [each.search for each in found.systems] == ["greedy", "beam 3, length penalty 1"]
 

@@ -235,7 +235,15 @@ def compare(
     from transformer_cli.api import compare, compare_groups
 
     compare_options = CompareOptions(
-        split or (), input_file, reference or (), lowercase, language, extra_metrics, score_files, beam_size, device
+        splits=split or (),
+        sources=input_file,
+        references=reference or (),
+        lowercase=lowercase,
+        language=language,
+        metrics=extra_metrics,
+        scores=score_files,
+        beam_size=beam_size,
+        device=device,
     )
     found: Sequence[Comparison[Any]]
     if are_single:

@@ -34,7 +34,7 @@ class ExportInfo:
     """the version of CTranslate2"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunMetadata:
     """The content of run.json. It does not change once the run is created."""
 

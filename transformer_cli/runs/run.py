@@ -94,7 +94,13 @@ class Run:
             "sources": manifest.get("sources", {}),
         }
         lengths = {token: LengthBounds(*bounds) for token, bounds in manifest.get("lengths", {}).items()}
-        metadata = RunMetadata(secrets.token_hex(8), fixed_settings(config), tokenizer, origin, lengths)
+        metadata = RunMetadata(
+            id=secrets.token_hex(8),
+            settings=fixed_settings(config),
+            tokenizer=tokenizer,
+            provenance=origin,
+            lengths=lengths,
+        )
         write_metadata(folder, metadata)
         write_checksums(folder, ["run.json", *codec_files(config.data)])
         return Run(folder, config, Codecs.load(folder, config.data), metadata)

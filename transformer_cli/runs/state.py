@@ -125,7 +125,7 @@ def error_of(loss: float, score: float | None) -> float:
     return loss if score is None else 100.0 - score
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Average:
     """Averaged weights, made at the end of training, and their validation. Losses are in nats per target token."""
 
@@ -147,7 +147,7 @@ class Average:
         return error_of(self.valid_loss, self.valid_score)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Validation:
     """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
 

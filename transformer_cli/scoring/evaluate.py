@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 CHUNK_LINES = 1000  # lines that `score_pairs` holds in memory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """The scores of a run on a text, BLEU and chrF from 0 to 100. Its fields are the keys of `tfm evaluate --json`."""
 

@@ -139,8 +139,6 @@ def decode(
         decoder = TransformerDecoder(models, pad_ids([each.ids for each in sentences]).to(device), before_step)
         rules = SearchRules(
             max_tokens=torch.tensor([each.max_tokens for each in sentences], device=device),
-            sos=SOS,
-            eos=EOS,
             suppressed_ids=torch.tensor(SUPPRESSED, device=device),
             no_repeat_ngram_size=settings.no_repeat_ngram_size,
             prefix=sentences[0].prefix,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from transformer_cli.config.schema import TranslationSettings
-from transformer_cli.text.vocabulary import N_SOS_EOS
+from transformer_cli.text.vocabulary import EOS, N_SOS_EOS, SOS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,16 +36,16 @@ def score(log_prob: Number, length: Number | int, length_penalty: float) -> Numb
     return log_prob / length**length_penalty
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SearchRules:
     """Which tokens may be generated, in all searches here; ctranslate2.py passes the same rules to CTranslate2."""
 
     max_tokens: "Tensor"
     """int64 (sentences,): the maximum length of each translation, at least 1, <eos> not counted"""
-    sos: int
-    eos: int
     suppressed_ids: "Tensor"
     """int64: ids that are never generated"""
+    sos: int = SOS
+    eos: int = EOS
     no_repeat_ngram_size: int = 0
     """n-grams of this length may not occur twice in a translation (0: no such rule)"""
     prefix: Sequence[int] = ()

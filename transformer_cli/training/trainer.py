@@ -343,11 +343,11 @@ class Trainer:
         model = weights.model
         valid, extra = self.validation_losses(model)
         average = Average(
-            list(weights.epochs),
-            self.state.step,
-            valid.loss,
-            valid.loss_batch_mean,
-            valid.ppl,
+            epochs=list(weights.epochs),
+            step=self.state.step,
+            valid_loss=valid.loss,
+            valid_loss_batch_mean=valid.loss_batch_mean,
+            valid_ppl=valid.ppl,
             interpolation=weights.interpolation,
             extra_valid_loss=extra.loss if extra else None,
             valid_score=self._score(model),

@@ -190,7 +190,14 @@ def test_save_deletes_all_but_last_and_best(run: Run, steps: list[int], best: in
 
 
 def averaged(loss: float, step: int = 9, interpolation: float | None = None) -> Average:
-    return Average([], step, loss, loss, math.exp(loss), interpolation)
+    return Average(
+        epochs=[],
+        step=step,
+        valid_loss=loss,
+        valid_loss_batch_mean=loss,
+        valid_ppl=math.exp(loss),
+        interpolation=interpolation,
+    )
 
 
 @pytest.mark.parametrize(

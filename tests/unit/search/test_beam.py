@@ -17,7 +17,13 @@ SENTENCES = list(range(12))
 
 
 def rules(*limits: int, length_penalty: float = 1.0) -> SearchRules:
-    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]), length_penalty=length_penalty)
+    return SearchRules(
+        max_tokens=torch.tensor(limits),
+        sos=SOS,
+        eos=EOS,
+        suppressed_ids=torch.tensor([SOS]),
+        length_penalty=length_penalty,
+    )
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])

@@ -33,7 +33,15 @@ a_prefix = some.lists(some.sampled_from([A, B, C]), max_size=5)
 
 def rules(limit: int, no_repeat_ngram_size: int = 0, prefix: Sequence[int] = ()) -> SearchRules:
     max_tokens = torch.full((len(SENTENCES),), limit)
-    return SearchRules(max_tokens, SOS, EOS, torch.tensor([SOS]), no_repeat_ngram_size, prefix, length_penalty=0.8)
+    return SearchRules(
+        max_tokens=max_tokens,
+        sos=SOS,
+        eos=EOS,
+        suppressed_ids=torch.tensor([SOS]),
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        prefix=prefix,
+        length_penalty=0.8,
+    )
 
 
 def found_by(search: Search, rules: SearchRules) -> list[Hypothesis]:

@@ -13,7 +13,7 @@ from transformer_cli.search.rules import SearchRules
 
 
 def rules(limits: list[int]) -> SearchRules:
-    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
+    return SearchRules(max_tokens=torch.tensor(limits), sos=SOS, eos=EOS, suppressed_ids=torch.tensor([SOS]))
 
 
 def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
@@ -35,7 +35,9 @@ def test_sample_equals_drawing_from_a_sorted_vocabulary(temperature: float, top_
     chance = torch.Generator().manual_seed(0)
     logits, uniform = 4 * torch.randn(40, 3000, generator=chance), torch.rand(40, 1, generator=chance)
     logits[:20] = logits[:20].round()  # many of them equal
-    one_token = SearchRules(torch.ones(40, dtype=torch.int64), SOS, -1, torch.tensor([SOS]))
+    one_token = SearchRules(
+        max_tokens=torch.ones(40, dtype=torch.int64), sos=SOS, eos=-1, suppressed_ids=torch.tensor([SOS])
+    )
     expected = by_sorting(logits.index_fill(1, torch.tensor([SOS]), float("-inf")), uniform, temperature, top_k, top_p)
     found = sample(AlwaysTheSame(logits), one_token, uniform, temperature=temperature, top_k=top_k, top_p=top_p)
     assert [each.tokens for each in found] == [[token] for token in expected]

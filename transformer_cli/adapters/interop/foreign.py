@@ -38,7 +38,7 @@ class ForeignVocabulary:
     """in the order of the embedding's rows"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ForeignModel:
     """A model that another program has trained, as tfm's settings and weights."""
 

@@ -148,18 +148,20 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
     keys = search_keys(is_sample=bool(generation.get("do_sample")))
     search = {ours: (generation.get(theirs), default) for ours, (theirs, default) in keys.items()}
     return ForeignModel(
-        weights_path,
-        {**settings, "positions": _position_kind(tensors.get(POSITION_TABLE.format("encoder")))},
-        {ours: default if value is None else value for ours, (value, default) in search.items()},
-        (source, target),
-        {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
-        config["decoder_start_token_id"],
-        config["pad_token_id"],
-        foreign.first_known(
+        path=weights_path,
+        model_settings={**settings, "positions": _position_kind(tensors.get(POSITION_TABLE.format("encoder")))},
+        decoding={ours: default if value is None else value for ours, (value, default) in search.items()},
+        vocabularies=(source, target),
+        tensors={
+            ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()
+        },
+        start_row=config["decoder_start_token_id"],
+        pad_row=config["pad_token_id"],
+        languages=foreign.first_known(
             (_language_code(tokenizer.get("source_lang")), _language_code(tokenizer.get("target_lang"))),
             foreign.find_languages(folder, config.get("_name_or_path"), tokenizer.get("name_or_path")),
         ),
-        tuple(sorted(set(added) - {foreign.UNK, foreign.EOS, "<pad>"})),
+        symbols=tuple(sorted(set(added) - {foreign.UNK, foreign.EOS, "<pad>"})),
     )
 
 

@@ -102,8 +102,8 @@ def read_marian(folder: Path, weights: Path | None = None) -> ForeignModel:
         tensors |= {f"{side}_embedding.positions.weight": table for side in ("source", "target")}
     beam, alpha = decoder.get("beam-size", 1), decoder.get("normalize", 0.0)
     return ForeignModel(
-        path,
-        {
+        path=path,
+        model_settings={
             "d_model": settings.get("dim-emb"),
             "num_heads": settings.get("transformer-heads"),
             "num_encoder_layers": settings.get("enc-depth"),
@@ -116,9 +116,9 @@ def read_marian(folder: Path, weights: Path | None = None) -> ForeignModel:
             "max_length": len(table) if has_table else None,
             "scale_embeddings": not has_table,
         },
-        {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
-        (source, target),
-        tensors,
+        decoding={"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
+        vocabularies=(source, target),
+        tensors=tensors,
         languages=foreign.find_languages(folder),
     )
 

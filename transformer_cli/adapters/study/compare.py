@@ -51,7 +51,7 @@ NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d{1,2})?", re.ASCII | re.I
 MAY_DIFFER = ("training.seed", "training.device", "training.shards")  # settings in which runs of a group may differ
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompareOptions:
     """The text to compare systems on, and how to score it."""
 

@@ -94,7 +94,7 @@ class Repetition:
     """of the encoder's outputs, which depend on the other words"""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Inspection:
     """Attention and vectors of one translation; tensors are on the CPU. Its repr lists the stages and their shapes."""
 
@@ -266,16 +266,18 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     embedding = model.source_embedding
     recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
     return Inspection(
-        translation.source,
-        translation.text,
-        source_tokens,
-        source_ids,
-        [SPECIALS[SOS], *translation.tokens],
-        target_ids,
+        sentence=translation.source,
+        translation=translation.text,
+        source_tokens=source_tokens,
+        source_ids=source_ids,
+        target_tokens=[SPECIALS[SOS], *translation.tokens],
+        target_ids=target_ids,
         # [0]: the batch has one sentence
-        {kind: [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers] for kind, layers in recorded},
-        (embedding.tokens(source) * embedding.scale)[0].cpu(),
-        stages,
+        attention={
+            kind: [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers] for kind, layers in recorded
+        },
+        without_positions=(embedding.tokens(source) * embedding.scale)[0].cpu(),
+        stages=stages,
     )
 
 

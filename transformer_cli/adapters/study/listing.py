@@ -51,7 +51,7 @@ SECTION_ORDER = ("training", "model", "data", "decoding")  # those whose differe
 MAX_LISTED_SETTINGS, MAX_VALUE_LENGTH = 4, 14
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ListedRun:
     """A folder under runs/. Its fields are the keys of `tfm runs --json`; unknown ones are None."""
 
@@ -150,7 +150,7 @@ def _list_run(folder: Path, *, is_newest: bool) -> ListedRun:
         fields.update(state="broken", problem=str(error))
     except OSError as error:
         fields.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
-    return ListedRun(folder.name, newest=is_newest, **fields)
+    return ListedRun(name=folder.name, newest=is_newest, **fields)
 
 
 def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:

@@ -118,7 +118,7 @@ def test_compare_lowercased_run_scores_all_without_case(
     with caplog.at_level(logging.INFO, "transformer_cli"):
         (comparison,) = compare(
             ["tiny", cased],
-            CompareOptions(("valid",), device="cpu", data_dir=options.data_dir, runs_dir=options.runs_dir),
+            CompareOptions(splits=("valid",), device="cpu", data_dir=options.data_dir, runs_dir=options.runs_dir),
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
@@ -153,7 +153,7 @@ def test_compare_and_evaluate_warn_of_suspicious_files(
 ) -> None:
     lines = ["Der Hund singt laut.", "Die Hunde laufen."]
     source, quoted = (file_of(tmp_path / name, each) for name, each in (("a", lines), ("b", [f'"{x}"' for x in lines])))
-    compare([quoted, source], CompareOptions((), Path(source), [Path(source)]), examples=0)
+    compare([quoted, source], CompareOptions(splits=(), sources=Path(source), references=[Path(source)]), examples=0)
     said = "the same text as the source; is this the right one?"
     assert caplog.messages == [
         f"text in quotation marks ({quoted}: '\"Die Hunde laufen.\"'): take them off, unless they are meant",
@@ -172,7 +172,9 @@ def test_compare_long_sentences_are_truncated_and_counted(
 ) -> None:
     source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
     other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
-    named = CompareOptions((), Path(source), [Path(other)], device="cpu", runs_dir=options.runs_dir)
+    named = CompareOptions(
+        splits=(), sources=Path(source), references=[Path(other)], device="cpu", runs_dir=options.runs_dir
+    )
     compare(["tiny", other], named)
     assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: truncated"]
 

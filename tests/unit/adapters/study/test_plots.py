@@ -109,15 +109,19 @@ def inspection() -> Inspection:
         return [RecordedAttention(each, each.softmax(-1)) for each in scores]
 
     return Inspection(
-        "Ein …",
-        "a …",
-        SOURCE,
-        list(range(7)),
-        TARGET,
-        list(range(4)),
-        {"encoder": layers(SOURCE, SOURCE), "decoder": layers(TARGET, TARGET), "cross": layers(TARGET, SOURCE)},
-        torch.randn(7, 8, generator=chance),
-        {name: torch.randn(7, 8, generator=chance) for name in ("source_embedding", "encoder")},
+        sentence="Ein …",
+        translation="a …",
+        source_tokens=SOURCE,
+        source_ids=list(range(7)),
+        target_tokens=TARGET,
+        target_ids=list(range(4)),
+        attention={
+            "encoder": layers(SOURCE, SOURCE),
+            "decoder": layers(TARGET, TARGET),
+            "cross": layers(TARGET, SOURCE),
+        },
+        without_positions=torch.randn(7, 8, generator=chance),
+        stages={name: torch.randn(7, 8, generator=chance) for name in ("source_embedding", "encoder")},
     )
 
 

@@ -31,7 +31,7 @@ class Scripted:
 
 
 def rules(*limits: int) -> SearchRules:
-    return SearchRules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
+    return SearchRules(max_tokens=torch.tensor(limits), sos=SOS, eos=EOS, suppressed_ids=torch.tensor([SOS]))
 
 
 def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
