@@ -111,7 +111,7 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
     from transformer_cli.adapters.finetuning.pretrained import InitialWeights, PretrainedVectors
     from transformer_cli.adapters.finetuning.replay import Replay
     from transformer_cli.adapters.study.curves import DrawCurves, TensorBoard
-    from transformer_cli.training.translation_score import TranslationScore
+    from transformer_cli.training.translation_score import Examples, TranslationScore
 
     def translate_by_initial_model(lines: Sequence[str]) -> Iterable[str]:
         translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
@@ -130,6 +130,8 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
         found.append(TensorBoard())
     if config.training.needs_scores:
         found.append(TranslationScore())
+    if config.training.examples:
+        found.append(Examples())
     return [*found, DrawCurves()]
 
 

@@ -449,6 +449,8 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
     matrix shared with one of them is not trained either"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Affects.NOTHING] = 10
     """minutes between checkpoints: the most that a crash can lose"""
+    examples: Annotated[int, Field(ge=0, le=1000), Affects.NOTHING] = 0
+    """number of validation sentences that are translated after each validation, for the log and the history"""
     tensorboard: Annotated[bool, Affects.NOTHING] = False
     """also write the history as a TensorBoard event file (needs the extra `tensorboard`)"""
     seed: Seed = 0

@@ -186,6 +186,9 @@ class Validation:
     steps: list[dict[str, int | float]] = field(default_factory=list)
     """some of the steps since the last validation, evenly spaced, without skipped ones: "step", "loss" (mean over its
     target tokens, with dropout), "learning_rate" and "gradient_norm" (before clipping)"""
+    examples: list[dict[str, str]] = field(default_factory=list)
+    """as many sentences of the validation split as training.examples says, as "source", "reference" and
+    "translation" (greedy)"""
 
 
 def load_state(checkpoint: Path) -> TrainingState:

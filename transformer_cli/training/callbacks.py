@@ -106,6 +106,10 @@ class Callback:
         """
         return None
 
+    def examples(self, trainer: TrainerView) -> list[dict[str, str]]:
+        """Returns `Validation.examples`. No collective calls inside."""
+        return []
+
     def on_validation(self, trainer: TrainerView) -> None:
         """Use `trainer.validations[-1]`, after its checkpoint has been saved. Only the main process calls this.
 
@@ -132,6 +136,7 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
         "training.replay": config.training.replay,
         "training.tensorboard": config.training.tensorboard,
         "training.best_checkpoint_metric": config.training.needs_scores,
+        "training.examples": config.training.examples,
     }
     for key, value in left_to_callbacks.items():
         if value and key not in [each.implements for each in callbacks]:

@@ -308,6 +308,7 @@ class Trainer:
             extra_valid_loss=extra.loss if extra else None,
             valid_score=score,
             steps=running.kept_steps,
+            examples=[each for callback in self.callbacks for each in callback.examples(self)],
         )
 
     def _score(self, model: Transformer) -> float | None:

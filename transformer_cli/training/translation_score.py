@@ -1,9 +1,11 @@
-"""Judges validations by BLEU or chrF of greedy translations, as `training.best_checkpoint_metric` asks for it.
+"""Judges validations by BLEU or chrF of greedy translations, and shows some of them, as settings ask for it.
 
 Unlike a Translator, does not protect placeholders or the like.
 """
 
+import logging
 from collections.abc import Sequence
+from itertools import chain
 
 from transformer_cli.config.schema import DataConfig, TranslationSettings
 from transformer_cli.model.transformer import Transformer
@@ -17,6 +19,8 @@ from transformer_cli.text.vocabulary import N_SOS_EOS
 from transformer_cli.training.callbacks import Callback, TrainerView
 
 GREEDY = TranslationSettings(precision="float32")
+
+log = logging.getLogger(__name__)
 
 
 class TranslationScore(Callback):
@@ -34,6 +38,27 @@ class TranslationScore(Callback):
         config = trainer.run.config
         by = config.training.best_checkpoint_metric
         return greedy_score(model, trainer.run.codecs, source, target, data=config.data, by=by)
+
+
+class Examples(Callback):
+    """Translates the same sentences at each validation, spread over the validation text of the dataset."""
+
+    implements = "training.examples"
+
+    def examples(self, trainer: TrainerView) -> list[dict[str, str]]:
+        """Returns as many examples as the setting says."""
+        n = trainer.run.config.training.examples
+        lines = (trainer.dataset.text("valid", side) for side in SIDES)
+        source, target = (of_side[:: max(1, len(of_side) // n)][:n] for of_side in lines)
+        texts = source, target, greedy_translations(trainer.learner.model, trainer.run.codecs, source)
+        return [
+            dict(zip(("source", "reference", "translation"), each, strict=True)) for each in zip(*texts, strict=True)
+        ]
+
+    def on_validation(self, trainer: TrainerView) -> None:
+        """Log the examples."""
+        for kind, text in chain.from_iterable(each.items() for each in trainer.validations[-1].examples):
+            log.info("  %-11s  %s", kind, text)
 
 
 def greedy_score(

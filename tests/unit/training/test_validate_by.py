@@ -37,6 +37,23 @@ def test_metric_bleu_equals_evaluate_and_resumes_exactly(
     assert outcome(again) == outcome(whole)
 
 
+def test_examples_are_translated_logged_kept_and_resumed(
+    project: Path, train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "transformer_cli"):
+        whole = train_tiny(tmp_path / "whole", "training.examples=3", "training.epochs=2")
+    (text,) = read_splits(whole.config.data, ["valid"], project / "data")
+    first, last = (each["examples"] for each in whole.history())
+    kept = [[(example["source"], example["reference"]) for example in each] for each in (first, last)]
+    assert kept == [[(text.sources[row], text.references[0][row]) for row in (0, 13, 26)]] * 2
+    assert [each["translation"] for each in first] != [each["translation"] for each in last]
+    assert [each["translation"] for each in last] == translator_of(whole).translate([each["source"] for each in last])
+    logged = [message.split(maxsplit=1)[1] for message in caplog.messages if message.startswith("  ")]
+    assert logged == [line for each in (*first, *last) for line in each.values()]
+    train_tiny(tmp_path / "parts", "training.examples=3", "training.epochs=1")
+    assert outcome(train_tiny(tmp_path / "parts", "training.examples=3", "training.epochs=2")) == outcome(whole)
+
+
 @pytest.mark.parametrize("reference", ["\u09df\u09df \u09b9\u09df a b .", "Tie\u0302\u0301ng Vie\u0323\u0302t a b ."])
 def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
     reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

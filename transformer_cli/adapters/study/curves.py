@@ -77,6 +77,7 @@ def write_events(run: Run, validations: Sequence[Validation]) -> None:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter
+    from torch.utils.tensorboard.summary import text
 
     content = io.BytesIO()
     writer = RecordWriter(content)
@@ -96,6 +97,10 @@ def write_events(run: Run, validations: Sequence[Validation]) -> None:
             values = [Summary.Value(tag=f"step/{key}", simple_value=each[key]) for key in each if key != "step"]
             event = Event(wall_time=date, step=int(each["step"]), summary=Summary(value=values))
             writer.write(event.SerializeToString())
+        for number, example in enumerate(found.examples, start=1):
+            lines = "\n".join(f"    {kind:11}  {line}" for kind, line in example.items())  # indented: no Markdown
+            summary = text(f"example/{number}", lines)
+            writer.write(Event(wall_time=date, step=found.step, summary=summary).SerializeToString())
     folder = run.folder / "tensorboard"
     try:
         folder.mkdir(exist_ok=True)

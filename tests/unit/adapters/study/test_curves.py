@@ -18,7 +18,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
 
-ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
+ON = ("training.tensorboard=true", "training.batch_size=100", "training.examples=2")  # an epoch of two steps
 FROM_HISTORY = {
     "loss/train": "train_loss",
     "loss/valid": "valid_loss",
@@ -49,6 +49,16 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
     """32-bit floats are all that an event holds."""
+    texts = {
+        f"example/{n}/text_summary": [line["examples"][n - 1] for line in history]
+        for n in range(1, 1 + len(history[0]["examples"]))
+    }
+    assert set(read.Tags()["tensors"]) == set(texts)
+    for tag, examples in texts.items():
+        written = [event.tensor_proto.string_val[0].decode() for event in read.Tensors(tag)]
+        assert [[line.split(maxsplit=1)[1] for line in each.splitlines()] for each in written] == [
+            [*each.values()] for each in examples
+        ]
     found = curves(read)
     expected = {tag: [line[key] for line in history] for tag, key in FROM_HISTORY.items()}
     steps = [each for line in history for each in line["steps"]]
