@@ -1,6 +1,6 @@
 """Tables in text files: what is tried, and below it, indented, what becomes of it.
 
-⏎ is a line feed, ␍ a carriage return, ⇥ a tab, and - nothing. Lines that begin with # are comments.
+⏎ is a line feed, ␍ a carriage return, ⇥ a tab, and - nothing. Lines that begin with "# " are comments.
 """
 
 from pathlib import Path
@@ -17,12 +17,12 @@ def read_tables(path: Path, **constants: str) -> dict[str, Table]:
     """The tables of a file by their titles, which follow "== ". constants: what stands for {NAME}."""
     text = path.read_text(encoding="utf-8").replace("⏎", "\0").replace("␍", "\r").replace("⇥", "\t")
     for name, value in constants.items():
-        text = text.replace(f"{{{name}}}", value)
+        text = text.replace(f"{{{name}}}", value.replace("\n", "\0"))
     title, found = "", dict[str, list[str]]()
     for line in text.split("\n"):
         if line.startswith("== "):
             title = line.removeprefix("== ")
-        elif line and not line.startswith("#"):
+        elif line and not line.startswith("# "):
             found.setdefault(title, []).append(line.replace("\0", "\n"))
     return {title: _rows(lines) for title, lines in found.items()}
 

@@ -18,12 +18,9 @@ from tables import read_tables
 from transformer_cli.adapters.corpora.formats import (
     DAMAGED,
     HEADING,
-    MISSING_VALUE,
     OTHER_LANGUAGES,
-    PLURAL_FORMS,
     SPREADSHEET_ERROR,
     UNCONFIRMED,
-    UNTRANSLATED,
     pair_files,
     read_texts,
 )
@@ -31,9 +28,7 @@ from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Location
 
-TABLES = read_tables(Path(__file__).with_name("formats.txt"))
 PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
-ERRORS = "#N/A;#NAME?;#BEZUG!;#¿NOMBRE?;#¡VALOR!;#VALOR!; Err:509 ;Fehler:502;#ERROR!;#DIV/0 !;#Н/Д;#ИМЯ?;#WAARDE!"
 TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
 CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n'
 NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
@@ -70,6 +65,9 @@ SEGMENTS = """
 <target><mrk mtype="seg" mid="1"><g id="2">A dog</g>.</mrk><mrk mtype="seg" mid="2">Two men,<bx id="4"/>
 one dog<ph id="5">{0}</ph></mrk></target><alt-trans><source>y</source><target>z</target></alt-trans></trans-unit>"""
 HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: LANG\\n"\n\n'
+TABLES = read_tables(
+    Path(__file__).with_name("formats.txt"), HEADER=HEADER.replace("LANG", "en"), HEADER_FR=HEADER.replace("LANG", "fr")
+)
 PO = """# Ein Kommentar
 #, fuzzy
 HEADER#: a.c:1
@@ -142,28 +140,11 @@ def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: st
         read(text[:-1])
 
 
-@pytest.mark.parametrize(
-    ("content", "name", "pairs"),
-    [
-        ('de\ten\n"Er sagte ""ja""."\tyes\n', "a", [('Er sagte "ja".', "yes", "line 2")]),  # as pandas writes it
-        ('"a b"\t"c\nd"\ne\tf\n', "a", [("a b", "c d", "line 1"), ("e", "f", "line 3")]),
-        ('"a\tb"\t"""c"""\n', "a", [("a\tb", '"c"', "line 1")]),
-        ('"a" b\t"c"\n', "a", [('"a" b', '"c"', "line 1")]),  # unless all cells are quoted, quotes are text
-        ('"a"\t"b"\n', "a", [('"a"', '"b"', "line 1")]),
-        ('"a\tb ""c""\n', "a", [('"a', 'b ""c""', "line 1")]),
-        ('de\ten\n"Ein ""Hund"""\t"a\nb"\n'.encode("utf-16"), "a", [('Ein "Hund"', "a b", "line 2")]),  # Excel's
-        ('"a ""b""\r\n c",d\n\ne,f\n', "x.csv", [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f", "line 4")]),
-        ('de,en\n"\\"Ja\\", er","C:\\new\\\\"\n', "a", [('"Ja", er', "C:\\new\\", "line 2")]),  # as in MySQL
-        ('"Ein \\"Hund\\"","a; b"\n"c","d"\n', "x.csv", [('Ein "Hund"', "a; b", "line 1"), ("c", "d", "line 2")]),
-        ('"in C:\\","d"\n', "x.csv", [("in C:\\", "d", "line 1")]),
-        ("\tA dog.\nb\tc\n", "a", [("", "A dog.", "line 1"), ("b", "c", "line 2")]),
-        ("\n\nid,de,en\n1,b,c\n", "a", [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]),
-    ],
-)
-def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(
-    read: Read, content: str | bytes, name: str, pairs: list[tuple[str, str, str]]
-) -> None:
-    assert read(content, name) == pairs
+@pytest.mark.parametrize(("table", "pairs"), TABLES["quotes"])
+def test_read_texts_table_keeps_quotes_and_joins_lines_of_a_cell(read: Read, table: str, pairs: str) -> None:
+    name, _, content = table.partition(": ")
+    found = read(content.encode("utf-16" if name == "excel" else "utf-8"), name)
+    assert " ¦ ".join(f"{place}: {source or '∅'} → {target or '∅'}" for source, target, place in found) == pairs
 
 
 @pytest.mark.parametrize(("row", "column"), TABLES["columns"])
@@ -264,19 +245,8 @@ def test_read_texts_first_row_whose_cells_occur_again_is_a_pair(read: Read) -> N
     assert [pair[:2] for pair in read("Text\tTranslation\nText\ttext\n")] == [("Text", "Translation"), ("Text", "text")]
 
 
-@pytest.mark.parametrize(
-    ("row", "reason"),
-    [
-        *((f"ein\t{error}", SPREADSHEET_ERROR) for error in ERRORS.split(";")),
-        *(("#REF!\tone", SPREADSHEET_ERROR), ("drei rote Hunde\tNULL", MISSING_VALUE)),
-        *((f"drei rote Hunde\t{value}", MISSING_VALUE) for value in ("NA", r"\N")),
-        *(("nan\tthree red dogs", MISSING_VALUE), ("猫が走っている\tNone", MISSING_VALUE), ("Keine\tNone", None)),
-        *(("Das ist NULL\tThis is NULL", None), ("Hurra\t#WOW!", None)),
-    ],
-)
-def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(
-    row: str, reason: str | None, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("row", "reason"), TABLES["cells"])
+def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(row: str, reason: str, tmp_path: Path) -> None:
     path, left_out = tmp_path / "a.tsv", list[tuple[str, str]]()
     path.write_text(f"a\tb\n{row}\n", encoding="utf-8")
     assert len(list(places(path, left_out))) == (1 if reason else 2)
@@ -288,57 +258,30 @@ def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(
     assert bool(list(found)) == (reason != SPREADSHEET_ERROR)
 
 
-MEMSOURCE = " xmlns:m='http://www.memsource.com/mxlf/2.0' m:confirmed='{}'"
-CONFIRMED = [  # the attributes of a unit and of its target
-    *(("", ""), ("", " state='translated'"), ("", " state='needs-l10n' state-qualifier='exact-match'")),
-    *((" approved='yes'", " state-qualifier='leveraged-mt'"), ("", " state='final' state-qualifier='mt-suggestion'")),
-    *((f" mq:status='{status}'", "") for status in ("ManuallyConfirmed", "Reviewer1Confirmed", "Proofread")),
-    (MEMSOURCE.format(1), ""),
-]
-NOT_CONFIRMED = [
-    *(("", f" state='{state}'") for state in ("new", "needs-translation", "needs-review-translation")),
-    *(("", f" state-qualifier='{found}'") for found in ("mt-suggestion", "fuzzy-match", "rejected-length")),
-    *((f" mq:status='{status}'", "") for status in ("MachineTranslated", "Pretranslated", "Rejected")),
-    (MEMSOURCE.format(0), ""),
-]
-SEGMENT_2 = "<segment{}><source>Ein Hund.</source><target>{}</target></segment>"
+CONFIRMATIONS = (
+    (" conf='Draft'", "Translated"),
+    ("", "ApprovedSignOff"),
+    (" conf='RejectedTranslation'", "Translated"),
+)
+SECOND_OF_TWO = "Zwei  Männer 😀 → Two men, one dog ¦ not confirmed"
 
 
 @pytest.mark.parametrize(
-    ("content", "pairs", "reasons"),
+    ("content", "expected"),
     [
-        *((UNIT.format(*attributes), [PAIRS[0]], []) for attributes in CONFIRMED),
-        *((UNIT.format(*attributes), [], [UNCONFIRMED]) for attributes in NOT_CONFIRMED),
-        (SEGMENT_2.format("", "A dog."), [PAIRS[0]], []),
-        (SEGMENT_2.format("", "Ein Hund."), [], [UNTRANSLATED]),
-        *((SEGMENT_2.format(f" state='{state}'", "Ein Hund."), [("Ein Hund.", "Ein Hund.")], [])
-          for state in ("translated", "reviewed", "final")),
-        *((SEGMENT_2.format(f" state='{state}'", "A dog."), [], [UNCONFIRMED])
-          for state in ("initial' subState='tfm:mt", "initial", "translated' subState='poedit:fuzzy")),
-        (SEGMENT_2.format(" state='translated' subState='tfm:mt'", "A dog."), [PAIRS[0]], []),  # kept by an editor
-        (UNIT.replace("A dog.", " ").format("", ""), [], [UNTRANSLATED]),
-        ("<trans-unit><source>a</source></trans-unit>", [], [UNTRANSLATED]),
-        (UNIT.replace("A dog.", "Ein Hund.").format("", ""), [], [UNTRANSLATED]),
-        (UNIT.format(" translate='no'", ""), [], []),
-        (f"<group translate='no'>{UNIT.format('', '')}</group>", [], []),
-        (UNIT.format(" restype='x-gettext-domain-header'", ""), [], []),
-        *((SEGMENTS.replace("<alt", f"<sdl:seg id='1'{found}/><sdl:seg id='2' conf='{last}'/><alt"), [PAIRS[1]],
-           [UNCONFIRMED]) for found, last in ((" conf='Draft'", "Translated"), ("", "ApprovedSignOff"),
-                                              (" conf='RejectedTranslation'", "Translated"))),
-        (HEADER + 'msgid "a"\nmsgstr ""\n', [], [UNTRANSLATED]),
-        (HEADER + '#, c-format, fuzzy\nmsgid "a"\nmsgstr "b"\n', [], ["fuzzy"]),
-        (HEADER + 'msgid "a"\nmsgid_plural "b"\nmsgstr[0] "c"\nmsgstr[1] "d"\nmsgstr[2] "e"\n', [], [PLURAL_FORMS]),
-        (HEADER.replace("LANG", "fr") + 'msgid "a"\nmsgstr "b"\n', [], [OTHER_LANGUAGES]),
+        *TABLES["unfinished"],
+        *(
+            (SEGMENTS.replace("<alt", f"<sdl:seg id='1'{found}/><sdl:seg id='2' conf='{last}'/><alt"), SECOND_OF_TWO)
+            for found, last in CONFIRMATIONS
+        ),
     ],
-)  # fmt: skip
-def test_read_texts_unfinished_translations_are_counted(
-    tmp_path: Path, content: str, pairs: list[tuple[str, str]], reasons: list[str]
-) -> None:
+)
+def test_read_texts_unfinished_translations_are_counted(tmp_path: Path, content: str, expected: str) -> None:
     path, left_out = tmp_path / "a", list[tuple[str, str]]()
     text = (XLIFF_2 if "<segment" in content else XLIFF).replace("UNITS", content).replace("SEGMENTS", content)
     path.write_text(text if content.lstrip().startswith("<") else content.replace("LANG", "en"), encoding="utf-8")
-    assert [tuple(pair) for *pair, _ in places(path, left_out)] == pairs
-    assert [reason for reason, _ in left_out] == reasons
+    found = [f"{source} → {target}" for source, target, _ in places(path, left_out)]
+    assert " ¦ ".join([*found, *(reason for reason, _ in left_out)]) == expected
 
 
 @pytest.mark.parametrize(
@@ -368,28 +311,10 @@ def test_read_texts_xliff_with_internal_file_is_read(read: Read) -> None:
     assert read(content) == [(*PAIRS[0], "unit 1")]
 
 
-@pytest.mark.parametrize(
-    ("content", "more"),
-    [
-        *(("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}), ("target\tx\tsource\nc\ty\tb\n", {})),
-        *(("English;German\nc;b\n", {}), ("0.5\tb\tc\n", {"columns": [2, 3]})),
-        ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
-        *(("Source Text;x;target_text\nb;y;c\n", {}), ("Zieltext\tAusgangstext\nc\tb\n", {})),
-        *(("english_text\tgerman_text\nc\tb\n", {}), ("sep=;\r\nDE;EN\r\nb;c\r\n", {})),
-        *(("b;c\n", {"name": "a.csv"}), ("b,c\n", {"name": "a.csv"})),
-        *(("b\n", {"name": "a.csv", "columns": [1, 1]}), ('id, "de", "en"\n1, "b", "c"\n', {})),
-        ("German (Germany);English (United States)\nb;c\n", {}),
-        ("id\tdeu\teng_Latn\n1\tb\tc\n", {}),
-        ("ENGLISCH\tdeutsch\nc\tb\n", {}),
-        ("Quelle;Ziel\nb;c\n", {}),
-        ("arb_Arab\teng_Latn\nc\tb\n", {"source": "en", "target": "ar"}),
-        ("zsm\tiw\nc\tb\n", {"source": "he", "target": "ms"}),
-        ("no_NO\tde\nc\tb\n", {"source": "de", "target": "nb"}),
-    ],
-)
-def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
-    expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
-    assert [(source, target) for source, target, _ in read(content, **more)] == expected
+@pytest.mark.parametrize(("content", "more"), TABLES["named columns"])
+def test_read_texts_columns_named_by_heading_or_option(read: Read, content: str, more: str) -> None:
+    expected = [("b", "c" if "c" in content else "b")]
+    assert [(source, target) for source, target, _ in read(content, **json.loads(more))] == expected
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable
+from pathlib import Path
 from xml.etree.ElementTree import Element, fromstring, tostring
 
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles.translators import backwards, turned
+from tables import read_tables
 from transformer_cli.adapters.documents.archive import Archive
 from transformer_cli.adapters.documents.blocks import Block
 from transformer_cli.adapters.documents.word import parse_part, parse_word
@@ -73,72 +75,43 @@ NESTED = "".join([FIELD[0], CODE, FIELD[0], CODE, FIELD[1], run("name"), FIELD[2
 TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
 TAG = "<w:smartTag><w:smartTagPr/>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
-ITALIC = "<w:rPr><w:i/></w:rPr>"
-STYLE = "<w:rPr><w:{}Style w:val='{}'/></w:rPr>"
-RUBY = (
-    f"<w:r>{ITALIC}<w:ruby><w:rubyPr><w:lid/></w:rubyPr><w:rt><w:r><w:t>lesung</w:t></w:r></w:rt>"
-    "<w:rubyBase>{}</w:rubyBase></w:ruby>"
-)
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
+NAMED = {
+    "NESTED": NESTED,
+    "BEGIN": FIELD[0],
+    "SEPARATE": FIELD[1],
+    "END": FIELD[2],
+    "CODE": CODE,
+    "CITATION": CITATION,
+    "TAB": TAB,
+    "HYPHEN": HYPHEN,
+    "TAG": TAG,
+    "LINK": LINK,
+    "/LINK": "</w:hyperlink>",
+    "START": MARKS[0],
+    "STOP": MARKS[1],
+}
 
 
-@pytest.mark.parametrize(
-    ("inner", "expected"),
-    [
-        (run("ein ") + run("roter", BOLD) + run(" hund"), run("HUND ") + run("ROTER", BOLD) + run(" EIN")),
-        (run("roter", BOLD) + run(" hunde"), run("HUNDE ") + run("ROTER", BOLD)),
-        (LINK + run("diese seite") + "</w:hyperlink>" + run(" da"),
-         run("DA ") + LINK + run("SEITE DIESE") + "</w:hyperlink>"),
-        (run("ein ") + LINK + run("rot ", BOLD) + "</w:hyperlink>" + run("rot ", BOLD),
-         run("ROT ", BOLD) + LINK + run("ROT ", BOLD) + "</w:hyperlink>" + run("EIN ")),
-        (run("hund") + "<w:r><w:x/></w:r>" + run(" da"), run("DA HUND") + "<w:r><w:x/></w:r>"),
-        (run("zw") + run("ei f") + run("rauen"), run("FRAUEN") + run(" ZWEI")),
-        ("<w:r><w:t>name:</w:t><w:tab/><w:t>max</w:t></w:r>", "<w:r><w:t>NAME:</w:t><w:tab/><w:t>MAX</w:t></w:r>"),
-        ("<w:r><w:t>ein hund</w:t><w:br/><w:t>da ist</w:t></w:r>",
-         "<w:r><w:t>IST DA</w:t><w:br/><w:t>HUND EIN</w:t></w:r>"),
-        *(
-            (run("da,") + opening + run("ein hund") + TAB + run("7 im buch") + closing + run("ist es"),
-             run("DA,") + opening + run("HUND EIN") + TAB + run("BUCH IM 7") + closing + run("ES IST"))
-            for opening, closing in [
-                (LINK, "</w:hyperlink>"), ("<w:moveTo>", "</w:moveTo>"), ("<w:fldSimple>", "</w:fldSimple>"),
-                (LINK + "<w:sdt><w:ins>", "</w:ins></w:sdt></w:hyperlink>"), (NESTED, FIELD[2]),
-            ]
-        ),
-        (run("da ") + MARKS[0] + run("ein hund") + TAB + run("7 im buch") + MARKS[1],
-         run("HUND ") + MARKS[0] + run("EIN DA") + TAB + run("BUCH IM 7") + MARKS[1]),
-        (LINK + run("ein hund") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
-         LINK + run("IST DA") + "<w:r><w:br/><w:t>HUND EIN</w:t></w:r></w:hyperlink>"),
-        (LINK + run("ein hund.") + "<w:r><w:br/><w:t>da ist</w:t></w:r></w:hyperlink>",
-         LINK + run("HUND. EIN") + "<w:r><w:br/><w:t>IST DA</w:t></w:r></w:hyperlink>"),
-        (run("ein t") + HYPHEN + run("shirt da"),
-         run("DA") + run(" T").removesuffix("</w:r>") + "<w:noBreakHyphen/>" + run("SHIRT EIN").removeprefix("<w:r>")),
-        (run("ein ") + LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" da"),
-         LINK + run("12") + HYPHEN + run("3") + "</w:hyperlink>" + run(" DA EIN")),
-        ("<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("neu") + "</w:ins>",
-         "<w:del><w:r><w:delText>alt</w:delText></w:r></w:del><w:ins>" + run("NEU") + "</w:ins>"),
-        (run("seite ") + FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" da"),
-         FIELD[0] + CODE + FIELD[1] + run("3") + FIELD[2] + run(" DA SEITE")),
-        (run("wie ") + FIELD[0] + CITATION + FIELD[1] + run("(Weber und ") + run("Sohn)") + FIELD[2] + run(" sagen"),
-         FIELD[0] + CITATION + FIELD[1] + run("(Weber und ") + run("Sohn)") + FIELD[2] + run(" SAGEN WIE")),
-        (run("ein ") + NESTED + run("hund") + FIELD[2] + run(" da"),
-         run("DA ") + NESTED + run("HUND") + FIELD[2] + run(" EIN")),
-        (run("ein ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("hund da"),
-         run("DA ") + NESTED.removesuffix(FIELD[1]) + FIELD[2] + run("HUND EIN")),
-        (run("ein ") + FIELD[0] + FIELD[1] + MARKS[0] + run("hund") + FIELD[2] + MARKS[1] + run(" da"),
-         run("DA ") + FIELD[0] + FIELD[1] + MARKS[0] + run("HUND") + FIELD[2] + MARKS[1] + run(" EIN")),
-        (LINK + FIELD[0] + CODE + "</w:hyperlink>" + FIELD[1] + run("ein") + FIELD[2] + run(" hund"),) * 2,
-        (run("ein") + (FIELD[0] + CODE) * 51 + (FIELD[1] + run("hund") + FIELD[2]) * 51,) * 2,
-        (run("ein ") + MARKS[0] + run("roter") + MARKS[1] + run(" hund"),
-         run("HUND ") + MARKS[0] + run("ROTER") + MARKS[1] + run(" EIN")),
-        (MARKS[0] + run("hund") + f'<w:bookmarkEnd w:id="1"><w:p>{run("ein")}</w:p></w:bookmarkEnd>' + run(" da"),
-         run("DA ") + MARKS[0] + run("HUND") + f'<w:bookmarkEnd w:id="1"><w:p>{run("ein")}</w:p></w:bookmarkEnd>'),
-        (TAG + run("hund") + "</w:smartTag>" + run(" da"), run("DA ") + TAG + run("HUND") + "</w:smartTag>"),
-        (run("hund") + BOX.format(run("im kasten")) + run(" da"), run("DA HUND") + BOX.format(run("KASTEN IM"))),
-        (run("ein ") + RUBY.format(run("roter")) + "<w:t> da</w:t></w:r>" + run(" hund"),
-         run("HUND") + run(" DA", ITALIC) + run(" ") + RUBY.format(run("ROTER")) + "</w:r>" + run(" EIN")),
-    ],
-)  # fmt: skip
+def with_runs(paragraph: str) -> str:
+    """Replaces [text], [text|bold], [text|italic], [text|style NAME] and [text|lang CODE] by runs."""
+    properties = {"bold": "<w:b/>", "italic": "<w:i/>", "style": '<w:rStyle w:val="{}"/>'}
+    properties["lang"] = '<w:lang w:val="{}" w:eastAsia="ja-JP"/>'
+
+    def as_run(found: re.Match[str]) -> str:
+        kind, _, value = (found[2] or "").partition(" ")
+        return run(found[1], f"<w:rPr>{properties[kind].format(value)}</w:rPr>" if kind else "")
+
+    return re.sub(r"\[([^]|]*)(?:\|([^]]*))?\]", as_run, paragraph)
+
+
+TABLES = read_tables(Path(__file__).with_name("word.txt"), **NAMED)
+DEEP = "[ein]" + (FIELD[0] + CODE) * 51 + (FIELD[1] + "[hund]" + FIELD[2]) * 51
+
+
+@pytest.mark.parametrize(("inner", "expected"), [*TABLES["backwards"], (DEEP, DEEP)])
 def test_word_properties_and_bookmarks_stay_with_their_words(inner: str, expected: str) -> None:
+    inner, expected = with_runs(inner), with_runs(expected)
     assert seen(paragraph(inner, backwards)) == seen(expected)
     assert seen(paragraph(inner, lambda block: (block.text, []))) == seen(inner)
     assert seen(paragraph(paragraph(inner, turned), turned)) == seen(inner)
@@ -264,58 +237,14 @@ def test_word_alternative_texts_title_and_languages_are_translated() -> None:
     assert found["d"] == f"{BODY}{picture}<w:p>{run('HUND', changed)}</w:p></w:body></w:document>"
 
 
-def lang(code: str) -> str:
-    return f'<w:rPr><w:lang w:val="{code}" w:eastAsia="ja-JP"/></w:rPr>'
-
-
-def field(code: str, result: str, end: str = FIELD[2]) -> str:
-    return f"{FIELD[0]}<w:r><w:instrText>{code}</w:instrText></w:r>{FIELD[1]}{result}{end}"
-
-
-@pytest.mark.parametrize(
-    ("paragraphs", "expected"),
-    [
-        ([field(" mergefield Name", run("Herr A")) + run(", hallo")], [", hallo"]),
-        ([run("von ") + f"<w:fldSimple w:instr=' AUTHOR '>{run('A')}</w:fldSimple>", run("b")], ["von", "b"]),
-        ([field(" REF x", run("kapitel ") + field("PAGEREF x", run("iv"))) + run(" da")], ["kapitel da"]),
-        ([field("DOCPROPERTY Title", run("ein hund")), field("DOCPROPERTY Firma", run("Hund AG"))], ["ein hund"]),
-        ([field("ADDIN EN.REFLIST", run("A: b"), ""), run("C: d"), run("E: f") + FIELD[2], run("g")], ["g"]),
-        ([field("DATE", run("3. mai"), ""), run("ein hund")], ["ein hund"]),  # a field without an end
-        (["<w:sdt><w:sdtPr><w:tag w:val='MENDELEY_CITATION_v3'/></w:sdtPr>" + run("(A)") + "</w:sdt>" + run("b")],
-         ["b"]),
-        ([run("nimm ") + run("foo", STYLE.format("r", "HTMLCode")) + run(" jetzt")], ["nimm jetzt"]),
-        (
-            [
-                f"<w:pPr>{STYLE.format('p', 'SourceCode')[7:-8]}</w:pPr>"
-                + run("a ", STYLE.format("r", "HTMLCode"))
-                + run("b"),
-                run("c"),
-            ],
-            ["c"],
-        ),
-        ([run("foo", STYLE.format("r", "HTMLPreformattedChar"))], ["foo"]),
-        ([run("er sagte") + run(" good ", lang("en-GB")) + run("day ", lang("en")) + run("da")], ["er sagte da"]),
-        ([run("hun") + run("d", lang("en")) + run("e ", lang("en")) + run("a ", lang("x")) + run("b")], ["hunde a b"]),
-        ([run("hund" * 9), run("犬", lang("en")) + run("\u05d0", lang("en")) + TAB + run("犬", lang("ja"))],
-         ["hund" * 9, "犬\u05d0"]),
-        (
-            [
-                run("ja"),
-                f"<w:pPr>{lang('en')}</w:pPr>"
-                + run("da", lang("de").replace("/>", "/><w:rPrChange>" + lang("en") + "</w:rPrChange>", 1)),
-            ],
-            ["ja", "da"],
-        ),
-        ([run("ein hund", lang("en")), run("da", lang("de"))], ["ein hund", "da"]),  # over half
-    ],
-)  # fmt: skip
-def test_word_data_code_and_other_languages_are_kept(paragraphs: list[str], expected: list[str]) -> None:
-    text = f"{BODY}{''.join(f'<w:p>{each}</w:p>' for each in paragraphs)}</w:body></w:document>"
+@pytest.mark.parametrize(("paragraphs", "expected"), TABLES["kept"])
+def test_word_data_code_and_other_languages_are_kept(paragraphs: str, expected: str) -> None:
+    text = f"{BODY}{''.join(f'<w:p>{with_runs(each)}</w:p>' for each in paragraphs.split(' ¦ '))}</w:body></w:document>"
     listed = types({"d": "document.main"})
     members: dict[str, str | bytes] = {"[Content_Types].xml": listed, "d": text}
     content = archive(members)
     opened = parse_word(content, ("de", "en"))
-    assert [block.text for block in opened.blocks] == expected
+    assert " ¦ ".join(block.text for block in opened.blocks) == expected
     rendered = opened.render([(block.text, []) for block in opened.blocks])
     assert "w:lang" in text or rendered == content
 
