@@ -4,8 +4,9 @@
 
 Prints the validation loss after STEPS steps on the embedded corpus with and without the change, a translation, and the
 tests of the model, the search and the training step that fail. A line says if greedy search computes other
-log-probabilities than training, because the change reaches one of them only. The exit code is 1 if the loss is further
-than 3 % from the one that --loss expects. Nothing outside the current folder changes; it gets the folder tried/.
+log-probabilities than training, because the change reaches one of them only, and another if a sentence of 200 tokens
+has other gradients with recomputation than without. The exit code is 1 if the loss is further than 3 % from the one
+that --loss expects. Nothing outside the current folder changes; it gets the folder tried/.
 """
 
 import argparse
@@ -35,6 +36,31 @@ known = [each for each in found if "<unk>" not in each.tokens]
 scores = score_pairs(translator, [(each.source, each.text) for each in known])
 print(max(abs(each.log_prob - score.log_prob) for each, score in zip(known, scores)))
 """  # of the longest sentences
+GRADIENTS = """
+import torch
+from transformer_cli import Run
+from transformer_cli.model import attention
+from transformer_cli.model.loss import token_losses
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS
+
+run = Run.open("runs/tried")
+torch.manual_seed(0)
+sizes = {f"{side}_vocabulary": len(codec) for side, codec in vars(run.codecs).items()}
+model = Transformer(run.config.model.model_copy(update={"max_length": 202}), **sizes, pad_id=PAD).train()
+weights = {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+for weight in weights.values():
+    weight.data.add_(torch.randn_like(weight), alpha=0.01)  # a gate may begin with zeros
+ids = (torch.randint(len(SPECIALS), size, (1, 200)) for size in sizes.values())
+source, target = (torch.cat((torch.tensor([[SOS]]), each, torch.tensor([[EOS]])), dim=1) for each in ids)
+found = []
+for attention.RECOMPUTE_LENGTH in (128, 10**9):
+    torch.manual_seed(0)
+    objective = token_losses(model, source, target).objective
+    found.append(torch.autograd.grad(objective, [*weights.values()], materialize_grads=True))
+norm = torch.cat([each.flatten() for each in found[1]]).norm()
+print(*max((((one - other).norm() / norm).item(), name) for one, other, name in zip(*found, weights)))
+"""
 
 
 def main() -> None:
@@ -53,6 +79,9 @@ def main() -> None:
     print(tfm(changed, "translate", "--run", "runs/tried", "--beam-size", "4", SENTENCE).strip())
     if (difference := float(run(changed, "-c", DECODING))) > TOLERANCE:
         print(f"decoding differs from training: the log-probability of a translation by up to {difference:.2f}")
+    change, weight = run(changed, "-c", GRADIENTS).split()
+    if float(change) > TOLERANCE:
+        print(f"recomputation changes gradients of long sentences: {weight} by {float(change):.0%} of the whole norm")
     print("\n".join(["tests that fail:", *failing(changed)]))
     if given.loss and abs(losses[1] - given.loss) > TOLERANCE * given.loss:
         sys.exit(f"the page says {given.loss}")
