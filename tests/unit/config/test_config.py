@@ -236,7 +236,7 @@ def test_every_setting_affects_one_thing() -> None:
         *("training.initialize_from", "training.extra_valid", "training.replay"),
     }
     resumed = {
-        *("epochs", "max_steps", "validate_every", "patience", "save_minutes", "tensorboard"),
+        *("epochs", "max_steps", "validate_every", "patience", "save_minutes", "tensorboard", "examples"),
         *("device", "num_threads", "precision"),
     }
     free = {key for key in marked[Affects.NOTHING] if not key.startswith("decoding.")}
