@@ -32,10 +32,11 @@ from transformer_cli import Translator, score_pairs
 translator = Translator("runs/tried")
 lines = next(Path("data").glob("*/valid.source.txt")).read_text(encoding="utf-8").splitlines()
 found = translator.translate_detailed(sorted(lines, key=len)[-20:])
-known = [each for each in found if "<unk>" not in each.tokens]
+ended = [each for each in found if len(each.tokens) < 2 * len(each.source_tokens) + 10]  # the others have no <eos>
+known = [each for each in ended if "<unk>" not in each.tokens]
 scores = score_pairs(translator, [(each.source, each.text) for each in known])
 print(max(abs(each.log_prob - score.log_prob) for each, score in zip(known, scores)))
-"""  # of the longest sentences
+"""  # of the longest sentences; 2n + 10 is the default limit of a search
 GRADIENTS = """
 import torch
 from transformer_cli import Run
