@@ -93,7 +93,7 @@ class TrainingState:
         return math.inf if self.best_valid_loss is None else error_of(self.best_valid_loss, self.best_score)
 
     def count_validation(self, validation: "Validation") -> None:
-        """Count a validation, and begin a new running loss."""
+        """Count a validation, and reset the running training loss."""
         if validation.best:
             self.best_valid_loss, self.best_score = validation.valid_loss, validation.valid_score
         self.validations_since_best = 0 if validation.best else self.validations_since_best + 1
@@ -250,7 +250,7 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
 
 def best_of(validations: Sequence[Validation]) -> Validation:
-    """Returns the best validation: the last one that is marked so, or if none is, the one with the lowest error."""
+    """Returns the last validation that is marked as the best; if none is marked, the one with the lowest error."""
     marked = [each for each in validations if each.best]
     return marked[-1] if marked else min(validations, key=lambda each: error_of(each.valid_loss, each.valid_score))
 

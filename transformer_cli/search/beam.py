@@ -223,10 +223,11 @@ def _top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def gather_candidates(
     order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, active: ActiveBeams
 ) -> Candidates:
-    """Returns the chosen candidates.
+    """Returns the candidates with the best ranks.
 
-    order int64 (sentences, beam_size): the chosen columns of scores. scores (sentences, beam_size + continuations) and
-    log_probs (sentences, continuations): from `rank_scores`. tokens (rows, n).
+    order int64 (sentences, beam_size): their columns in scores. log_probs (sentences, continuations) and scores
+    (sentences, beam_size + continuations): from `rank_scores`. tokens int64 (rows, n): the last token of each
+    continuation of a row.
     """
     beam_size, n_each = order.shape[1], tokens.shape[1]
     scores = scores.gather(1, order)

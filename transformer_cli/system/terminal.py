@@ -43,7 +43,7 @@ _status_terminal: Terminal | None = None
 
 
 def show_status(text: str) -> None:
-    """Show on a terminal's standard error what takes a while, until something else is written."""
+    """Show a status such as "loading libraries …" on standard error, if it is a terminal, until the next output."""
     global _status_terminal
     if isinstance(sys.stderr, Terminal) and not is_dumb_terminal() and not is_secondary_process():
         clear_status()

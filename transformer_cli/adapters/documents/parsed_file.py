@@ -44,9 +44,9 @@ class ParsedFile:
 
 
 def parse_marked(parse: Callable[[str], list[Document]], language: str) -> list[Document]:
-    """Parse a file, and keep text marked as another language, unless that is over half of its text.
+    """Parse a file without the text that is marked as another language, unless that is over half of its text.
 
-    parse: takes the source language, or "" to keep no such text.
+    parse: takes a language, and leaves out text that is marked as another one; with "", it parses all text.
     """
     found = parse(language)
     if any(each.n_other_language for each in found):

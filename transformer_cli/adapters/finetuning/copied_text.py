@@ -27,7 +27,7 @@ class CopiedText(Callback):
 
     @property
     def setting(self) -> str:
-        """extra_valid or replay; the copies are named after it, as in extra_valid.source.txt."""
+        """The setting's name, extra_valid or replay, with which the names of the copies begin."""
         return self.implements.removeprefix("training.")
 
     def before_new_run(self, config: Config, dataset: Dataset, runs_dir: Path) -> None:

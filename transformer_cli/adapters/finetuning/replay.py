@@ -42,7 +42,7 @@ class Replay(CopiedText):
         self.rows = len(own.split) + more.rows
 
     def epoch_rows(self, trainer: TrainerView, rows: Rows) -> Rows:
-        """Returns the rows of an epoch, and as many rows of the pairs to replay."""
+        """Returns the given rows, and as many rows of the pairs to replay."""
         seed, epoch = trainer.run.config.training.seed, trainer.state.epoch
         return np.concatenate((rows, replay_rows(self.rows, len(rows), seed=seed, epoch=epoch)))
 

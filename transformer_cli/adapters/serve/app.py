@@ -105,7 +105,7 @@ class Service:
 
 
 def freeze_memory() -> None:
-    """Collect garbage, and let later collections skip what is left, since they stop all threads."""
+    """Collect garbage, and exempt all objects that are left from later collections, which stop all threads."""
     gc.unfreeze()
     gc.collect()  # the traceback of a failed request may hold earlier models
     gc.freeze()
