@@ -22,6 +22,7 @@ from typing import Any
 
 from transformer_cli.adapters.corpora import cleaning, formats, writing
 from transformer_cli.adapters.documents.blocks import Document
+from transformer_cli.adapters.documents.json_text import parse_json
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
@@ -34,7 +35,7 @@ from transformer_cli.adapters.terminology.annotations import has_repeats, missin
 from transformer_cli.adapters.terminology.conversions import Conversions, has_other_directives
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.adapters.terminology.template_code import code_ends
-from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig
+from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
 from transformer_cli.scoring import metrics
@@ -59,7 +60,7 @@ def names(text: str) -> list[str]:
 
 READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
-    "adapters.corpora.termbases "
+    "adapters.corpora.json_messages adapters.corpora.termbases adapters.documents.json_text "
     "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
     "adapters.documents.parsed_file adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
     "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
@@ -242,6 +243,13 @@ def slide(text: str) -> str:
     return f"{begin}{closed(text)}<a:r><a:t>a</a:t></a:r></a:p></a:x>"
 
 
+def rendered_json(*texts: str) -> None:
+    for text in texts:
+        with suppress(DataError):
+            opened = parse_json(text.encode(), CODES[:2], TranslationSettings())
+            opened.render([(block.text, []) for block in opened.blocks])
+
+
 def message(text: str) -> bytes:
     """Returns a catalogue with a text of several lines as a message."""
     lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
@@ -313,6 +321,10 @@ CUES = (
     f'[a] |A. (a) |[A]|[ |[⟨a⟩|a⟨ ⟩[|[⟨[⟩|{CUE}a.png|{CUE}⟨a.png?⟩ a|{{⟨"a":⟩|[1,⟨1⟩]|<rt>a|<rt⟨ ⟩'
     rf"|A.<br>|a\N|\|<br⟨ ⟩|<lang fr>|<lang fr>a|<lang fr>a</lang>{CUE}a"
 )
+JSON = (
+    '["a b",|{"a": "b",⟨"b": "c", ⟩"c": 1}|{⟨"a":{⟩|[⟨["a"],⟩0]|["⟨\\u00e9⟩"]|\\u00e9|\\ud800|\\udb80\\udc00|\\n|\\"|'
+    "a $A$|$a|@:a.|@.a:|@|a |<b>a</b>|{{a}}|%s |{a, plural, one {|`a |-a |a-a|a_|aB|1|a.|NaN,|// a|{'a':"
+)
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
     "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
@@ -375,6 +387,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "markup.parse_html": (lambda text: parse_html(text, (CODES[0], CODES[1])), HTML),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
     "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), CODES[0]), DOCX),
     "word.parse_part (PPTX)": (lambda text: parse_part(slide(text), (CODES[0], CODES[1]), kind="slide"), PPTX),

@@ -18,7 +18,6 @@ PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 COMMANDS = re.findall(r"^\| [^|`]+ \| `([^`]+)` \| `([^`]+)` \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 DOG, CAT = SENTENCES = ("Der alte Hund singt im Park.", "Die Katze schläft.")
 FILES = {
-    "app.json": f'{{"menu": {{"title": "{DOG}"}}, "items": ["{CAT}"]}}',
     "app.properties": f"# Park\nmenu.title={DOG}\nitem={CAT}\n",
     "app.resx": f"<root><data name='a' xml:space='preserve'><value>{DOG}</value></data></root>",
     "app.yaml": f"menu:\n  title: {DOG}\nitems:\n- {CAT}\n",
@@ -71,4 +70,4 @@ def test_other_program_converts_there_and_back(
 
 
 def test_other_program_commands_are_in_the_page() -> None:
-    assert [before.split()[0] for before, _ in COMMANDS] == ["json2po", "prop2po", "resx2po", "yaml2po", "soffice"]
+    assert [before.split()[0] for before, _ in COMMANDS] == ["prop2po", "resx2po", "yaml2po", "soffice"]

@@ -14,6 +14,7 @@ import pytest
 
 from kinds import Refused, Tfm
 from sealed import reseal
+from transformer_cli.adapters.documents.files import FORMATS
 
 SENTENCES = ("Der alte Hund singt im Park.", "", "Die junge Katze schläft zu Hause.", "   ", "Der alte Hund singt.")
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
@@ -215,7 +216,7 @@ def test_translate_folder_writes_the_same_files(tfm: Tfm, project: Path, tmp_pat
     code, printed, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     failed = (
         f"error: {folder}/bad.po: line 1: not a line of a message catalogue (PO): 'msgid'\n"
-        f"error: {folder}/e.txt: apparently XML; export its text as one of html, docx, pptx, xliff, po, srt, or "
+        f"error: {folder}/e.txt: apparently XML; export its text as one of {', '.join([*FORMATS][1:])}, or "
         "translate its lines, markup included, by `--format text`\n"
         f"error: {folder}/pipe.html: a device, broken link or unreadable folder, not a file; put a copy there\n"
     )

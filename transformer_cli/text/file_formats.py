@@ -77,7 +77,8 @@ _TEXT_FORMATS = {
 }
 
 SUFFIXES = {  # formats that are neither plain text nor documents that tfm translates
-    "a JSON file": ".json .jsonl .ndjson .arb .ipynb .xcstrings",
+    "JSON lines": ".jsonl .ndjson",
+    "a JSON file": ".ipynb .xcstrings",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
     "a file of properties (Java)": ".properties",

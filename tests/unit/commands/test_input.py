@@ -10,7 +10,8 @@ import pytest
 
 from forked import Forks
 from kinds import Tfm
-from tables import read_table
+from tables import read_tables
+from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT
 
 SENTENCE = "Der alte Hund singt im Park."
 CALLED_TWICE = """\
@@ -49,7 +50,8 @@ def test_translate_file_name_as_sentence_warns(tfm: Tfm, project: Path, tmp_path
     assert tfm("translate", path, cwd=project)[2].startswith(said)  # then perhaps of its numbers
 
 
-OTHER_FORMATS = read_table(Path(__file__).with_name("other_formats.txt"))
+DOCUMENTS = ", ".join(each for each in FORMATS if each != PLAIN_TEXT)
+OTHER_FORMATS = read_tables(Path(__file__).with_name("other_formats.txt"), FORMATS=DOCUMENTS)[""]
 
 
 @pytest.mark.parametrize(("file", "said"), OTHER_FORMATS)
@@ -87,7 +89,7 @@ def test_translate_file_that_may_be_plain_text_warns(
     (tmp_path / name).write_text(content, encoding="utf-8")
     code, _, err = tfm("translate", "-i", tmp_path / name, cwd=project)
     assert code == 0
-    assert err.startswith(f"warning: {tmp_path / name}: {said}; each of its lines is read as a sentence\n")
+    assert err.startswith(f"warning: {tmp_path / name}: {said}; each of its lines is read as a sentence")
 
 
 @pytest.mark.parametrize(("name", "what"), [("a.html", "an HTML document"), ("a.txt", "plain text")])

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from tables import read_table
+from tables import read_tables
+from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT
 
-ROWS = read_table(Path(__file__).with_name("wrong_command_lines.txt"))
+DOCUMENTS = ", ".join(each for each in FORMATS if each != PLAIN_TEXT)
+ROWS = read_tables(Path(__file__).with_name("wrong_command_lines.txt"), FORMATS=DOCUMENTS)[""]
 CONFIGS = {
     "empty.yaml": b"",
     "list.yaml": b"- training\n",

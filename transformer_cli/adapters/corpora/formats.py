@@ -19,6 +19,7 @@ from statistics import mode
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
+from transformer_cli.adapters.corpora.json_messages import json_strings
 from transformer_cli.adapters.corpora.po import header_languages, parse_messages, po_encoding, unescape
 from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, is_untranslated_copy, xliff_version
 from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, FilePair
@@ -119,11 +120,15 @@ def read_texts(
     """
     for text in texts:
         if isinstance(text, FilePair):
-            for path in (text.source, text.target):
+            paths = text.source, text.target
+            for path in paths:
                 if (file_format := detect_format(read_beginning(path))) in (TMX, XLIFF, PO):
                     remedy = f"name it alone, as in data.files.train: [{path.name}]"
                     raise DataError(f"{path}: {file_format}, which has both sides; {remedy}")
-            pairs = zip_lines(text.source, text.target, truncated_lines)
+            are_json = {_has_messages(read_beginning(path), data) for path in paths}
+            if len(are_json) == 2:
+                raise DataError(f"{text.source}, {text.target}: only one of them is JSON of translations; name two")
+            pairs = _zip_messages(text, leave_out) if are_json == {True} else zip_lines(*paths, truncated_lines)
         else:
             file_format = pair_format(text, data)
             pairs = PAIR_FORMATS[file_format](text, data, leave_out)
@@ -188,8 +193,10 @@ def pair_format(path: Path, data: DataConfig) -> str:
     file_format = detect_format(beginning)
     if file_format in XML:
         raise DataError(f"{path}: {file_format}, but neither TMX nor XLIFF; export its text as TMX, TSV or CSV")
-    if file_format in (TMX, XLIFF, PO, JSON):
+    if file_format in (TMX, XLIFF, PO, JSON) and not _has_messages(beginning, data):
         return file_format
+    if file_format == JSON:
+        return ONE_SIDE
     return TABLE if _delimiter(beginning, path, data) else ONE_SIDE
 
 
@@ -466,6 +473,34 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
         for side in (source, target):
             refuse_lone_surrogates(side, f"{location}: ")
         yield _on_one_line(source), _on_one_line(target), location
+
+
+def _has_messages(beginning: bytes, data: DataConfig) -> bool:
+    """Whether a file with this beginning is JSON of translations, in one language, not JSON lines, in two."""
+    first, _, others = beginning.strip().partition(b"\n")
+    if not first.startswith(b"{") or others.strip():
+        return first.startswith(b"{") and first.rstrip().endswith((b"{", b","))
+    keys = re.findall('"([^"]{1,20})" ?:', first[:MAX_LINE_CHARS].decode(errors="replace"))
+    return not (data.columns or {"translation", data.source, data.output_language} & {*keys} or find_sides(keys, data))
+
+
+def _zip_messages(files: FilePair, leave_out: LeaveOut) -> Iterator[LocatedPair]:
+    """Yield the messages that two JSON files have under the same key."""
+    sides = list[dict[str, str]]()
+    for path in (files.source, files.target):
+        text = "".join(line for _, line in record_lines(path))
+        try:
+            sides.append({each.key: each.value for each in json_strings(text) if not each.why})
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
+    for number, (key, source) in enumerate(sides[0].items(), start=1):
+        location = Location(files.source, files.target, number, "message")
+        target = sides[1].get(key, "")
+        refuse_lone_surrogates(source + target, f"{location}: ")
+        if target:
+            yield _on_one_line(source), _on_one_line(target), location
+        else:
+            leave_out(UNTRANSLATED, source, target, location)
 
 
 def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.file_formats import BINARY_NAMES, HTML, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
+from transformer_cli.text.file_formats import BINARY_NAMES, HTML, JSON, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
 from transformer_cli.text.languages import is_language_code
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
@@ -78,6 +78,7 @@ FORMATS = {
     ),
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), settings=("renew",)),
     "po": FileFormat((PO,), (".po", ".pot"), settings=("fuzzy", "renew")),
+    "json": FileFormat((JSON,), (".json", ".arb")),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt")),
 }
 

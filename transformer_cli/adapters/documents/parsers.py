@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
 from transformer_cli.adapters.documents.files import PLAIN_TEXT
+from transformer_cli.adapters.documents.json_text import parse_json
 from transformer_cli.adapters.documents.markup import html_encoding, parse_html
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.documents.po import parse_po
@@ -42,6 +43,7 @@ PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFi
     "pptx": lambda content, languages, _: parse_word(content, languages, "slide"),
     "xliff": parse_xliff,
     "po": parse_po,
+    "json": parse_json,
     "srt": lambda content, languages, _: parse_subtitles(content, languages),
 }
 """key of `files.FORMATS` → raises DataError, without the file's name, if the content is not in this format"""

@@ -90,6 +90,13 @@ class Conversions:
         self._format = next((each for each in _RULE_OF if f"{each}-format" in flags), "")
         self._group, self._n_in_group = len(self._found), 0
 
+    def hold(self, text: str, group: int | None = None, number: int = 1) -> str:
+        """Returns a stand-in for a text that stays as it is; "" if there is none left."""
+        if not self.is_enabled or len(self._found) >= len(STAND_INS):
+            return ""
+        self._found.append(_Conversion(text, ~len(self._found) if group is None else group, number, self._format))
+        return chr(STAND_INS[len(self._found) - 1])
+
     def replace(self, text: str) -> str:
         """Returns a part of the message with stand-ins."""
         rule = _RULE_OF.get(self._format, PLACEHOLDERS)
@@ -97,14 +104,12 @@ class Conversions:
         def stand_in(found: re.Match[str]) -> str:
             is_percentage = found[0][1:2] == " " and text[found.end() : found.end() + 1].isalpha()  # 20 % der Hunde
             is_other = not (self._format or found["conversion"] or found[0][0] in "-:`|")
-            if is_percentage or is_other or len(self._found) >= len(STAND_INS):
+            if is_percentage or is_other:
                 return found[0]
             values = (each[0] for each in rule.finditer(found[0]) if self._format or each["conversion"])
             n_values = sum(not _UNORDERED.fullmatch(each) for each in values)
-            group = self._group if n_values else ~len(self._found)
-            self._found.append(_Conversion(found[0], group, self._n_in_group + 1, self._format))
-            self._n_in_group += n_values
-            return chr(STAND_INS[len(self._found) - 1])
+            number, self._n_in_group = self._n_in_group + 1, self._n_in_group + n_values
+            return self.hold(found[0], self._group if n_values else None, number) or found[0]
 
         kept = _QUOTED if self._format == "gcc-internal" else rule
         kept = re.compile(f"{_CODE}|{kept.pattern}") if self.keeps_code else kept  # re caches it

@@ -505,6 +505,25 @@ def test_pair_files_two_files_are_matched_by_language_or_role(names: str, tmp_pa
     assert pair_files(given, settings()) == [FilePair(source=source, target=target)]
 
 
+@pytest.mark.parametrize(("names", "start"), [(("de.json", "en.json"), "{"), (("a.json", "b.json"), "{\n  ")])
+def test_read_texts_two_json_files_with_the_same_keys_are_pairs(
+    names: tuple[str, str], start: str, tmp_path: Path
+) -> None:
+    paths, left_out = [tmp_path / name for name in names], list[tuple[str, ...]]()
+    paths[0].write_text(f'{start}"a": {{"b": "Hund"}}, "id": "x_y", "c": "Ka\\ntze"}}', encoding="utf-8")
+    paths[1].write_text(f'{start}"d": "x", "id": "x_y", "a": {{"b": "dog"}}}}', encoding="utf-8")
+    texts = pair_files(paths, settings())
+    found = list(read_texts(texts, settings(), lambda *each: left_out.append(each[:3])))
+    assert found == [("Hund", "dog", Location(*paths, 1, "message"))]
+    assert left_out == [("not translated", "Ka\ntze", "")]
+    for each, said in (
+        (paths[:1], "which is only one side"),
+        ([FilePair(source=paths[0], target=Path(__file__))], "only one of"),
+    ):
+        with pytest.raises(DataError, match=said):
+            list(read_texts(each, settings()))
+
+
 @pytest.mark.parametrize("names", [["a_de.tsv", "a_en.tsv"], ["corpus.de-en.txt"]])
 def test_pair_files_tables_named_like_sides_stay_single(names: list[str], tmp_path: Path) -> None:
     paths = [tmp_path / name for name in names]
