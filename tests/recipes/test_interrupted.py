@@ -164,10 +164,14 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
             shutil.copy(corpus / name, folder)
 
     command = ["prepare", "train.de", "train.en", "--source", "de", "--target", "en", "--name", "a"]
-    command += ["--monolingual", "valid.en", "--set", "training.epochs=8", "--set", "training.batch_size=150"]
+    command += ["--set", "training.epochs=8", "--set", "training.batch_size=150"]
     command += [f"-smodel.{each}" for each in ("d_model=16", "d_ff=16", "num_encoder_layers=1")]
     begin()
-    code, _, err = tfm(*command, cwd=folder)
+    (folder / "pairs.tsv").write_text("Hund\tdog\nBall\tball\n", encoding="utf-8")
+    code, _, err = tfm(*command, "--monolingual", "pairs.tsv", cwd=folder)
+    assert (code, "pairs.tsv: not a text of one sentence per line; name another file" in err) == (1, True)
+    (folder / "pairs.tsv").unlink()
+    code, _, err = tfm(*command, "--monolingual", "valid.en", cwd=folder)
     assert code == 0, err
     wanted = state(folder)
     (made,) = folder.glob("runs/a-back/valid.en-*.de.txt")
@@ -180,10 +184,10 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
     begin()
     for file, number in (("a-back.yaml", 1), ("state.json", 2), ("best", 2), (made.name, 1), ("a.yaml", 1)):
         with power_cut(folder, file, number):
-            tfm(*command, cwd=folder)
-    assert tfm(*command, cwd=folder)[0] == 0
+            tfm(*command, "--monolingual", "valid.en", cwd=folder)
+    assert tfm(*command, "--monolingual", "valid.en", cwd=folder)[0] == 0
     assert json.dumps(state(folder)) == json.dumps(wanted)
-    code, _, err = tfm(*command, cwd=folder)
+    code, _, err = tfm(*command, "--monolingual", "valid.en", cwd=folder)
     assert (code, "--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new" in err) == (2, True)
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.adapters.corpora.configs import commented_yaml
+from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format, require_files
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, FilePair, HeldOutConfig
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.lines import read_lines
@@ -37,6 +38,10 @@ def add_back_translations(
     (Sennrich et al. 2016). config, minutes, with_settings: see `choose_training`. Raises ConfigError, DataError, and
     Interrupted as `train` does.
     """
+    require_files([("--monolingual", monolingual)])
+    lines = list(read_lines(monolingual)) if pair_format(monolingual, config.data) == ONE_SIDE else []
+    if not any(map(str.strip, lines)):
+        raise DataError(f"--monolingual {monolingual}: not a text of one sentence per line; name another file")
     folder, data, own_splits = real.folder.resolve(), config.data, {"held_out": HeldOutConfig(), "columns": None}
     texts = {
         split: {side: folder / f"{split}.{side}.txt" for side in ("source", "target")}
@@ -63,7 +68,6 @@ def add_back_translations(
         prepare(back)
     run = train(back)
     made = run.folder / f"{monolingual.name}-{sha256_of_file(monolingual)[:8]}.{data.source}.txt"
-    lines = list(read_lines(monolingual))
     if not made.exists():
         written = Translator(run).translate(lines, beam_size=1, on_too_long="blank")
         with atomic_file(made) as file:

@@ -20,15 +20,16 @@ from transformer_cli.training.texts import SplitRows, usable_split
 DEFAULT_MINUTES = 15.0
 PROBE_STEPS, PROBE_SECONDS = 4, 2.0  # at least, after a first step that also initialises libraries
 TRAINING_SHARE = 0.9  # of the time; the rest is for validations and checkpoints
-MAX_PASSES = 120  # forward and backward passes over the text; more brought nothing
+MAX_PASSES = 250  # over the text; more were not tried
 FEW_PAIRS = 50_000  # below, a model of much other text is better, where there is one
 MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
 VALIDATIONS = 10
-TABLE = [  # passes that the time allows, at least; dropout; consistency; passes in an epoch
-    (60.0, 0.3, 5.0, 2),
-    (20.0, 0.2, 0.0, 1),
-    (5.0, 0.1, 0.0, 1),
-    (0.0, 0.0, 0.0, 1),
+TABLE = [  # at least so many passes and steps; dropout; consistency; passes in an epoch
+    (60, 4000, 0.2, 3.0, 2),
+    (20, 2000, 0.3, 0.0, 1),
+    (20, 1000, 0.2, 0.0, 1),
+    (5, 0, 0.1, 0.0, 1),
+    (0, 0, 0.0, 0.0, 1),
 ]
 
 
@@ -37,9 +38,14 @@ def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_tw
 
     steps_per_epoch: of its batches. valid_pairs: in its validation split. may_read_twice: may choose consistency.
     """
-    rows = [row for row in TABLE if may_read_twice or not row[2]]
-    _, dropout, consistency, per_epoch = next(row for row in rows if passes >= row[0])
-    epochs = max(1, round(min(passes, MAX_PASSES) / per_epoch))
+    passes = min(passes, MAX_PASSES)
+    steps = passes * steps_per_epoch
+    dropout, consistency, per_epoch = next(
+        choices
+        for least_passes, least_steps, *choices in TABLE
+        if passes >= least_passes and steps >= least_steps and (may_read_twice or not choices[1])
+    )
+    epochs = max(1, round(passes / per_epoch))
     return {
         "model.dropout": dropout,
         "training.consistency": consistency,
