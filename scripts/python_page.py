@@ -22,6 +22,7 @@ PAGE = Path(__file__).parents[1] / "docs/python.md"
 SECTION = re.compile(r"^## ", re.MULTILINE)
 EXAMPLE = re.compile(r"^(?:<!--(?:(?!-->).)*-->\n)?```python\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 WIDTH = 120
+NAMES_ALONE = ("Translation", "Inspection")  # classes whose members other pages explain
 INTERNAL = {  # members that tfm itself uses, which the page leaves out
     *("create", "uninitialized_model", "refuse_exported", "refuse_if_gone", "warn_if_tokenizer_changed"),
     *("write_history", "for_new_run", "translate_encoded", "translate_lines", "with_callback", "reference_files"),
@@ -103,7 +104,13 @@ def _members(public: type) -> Iterator[str]:
             function = member.__func__ if isinstance(member, staticmethod | classmethod) else member
             called = node.name if isinstance(member, property) else _call(node.name, function)
             lines.append((" ".join(called.split()), ast.get_docstring(node) or ""))
-    for number, (name, says) in enumerate(each for each in lines if each[0].partition("(")[0] not in INTERNAL):
+    lines = [each for each in lines if each[0].partition("(")[0] not in INTERNAL]
+    if public.__name__ in NAMES_ALONE:
+        listed = ", ".join(f"`{name}`" for name, _ in lines)
+        home = public.__module__.replace(".", "/")
+        yield "\n" + textwrap.fill(f"{listed}. Each has a docstring in `{home}.py`.", WIDTH) + "\n"
+        return
+    for number, (name, says) in enumerate(lines):
         text = " ".join(says.split())
         said = _escaped(re.split(r"(?<=\.)\s", text)[0]).removesuffix(".")
         line = f"- `{name}`{': ' if said else ''}{said}"
