@@ -32,17 +32,18 @@ for argument in sys.argv[1:]:
             tokenize(line.rstrip("\\n"))
 """
 SOME_STEPS = """\
-import os, sys, time
+import os, resource, sys, time
 from transformer_cli.commands.app import main
 from transformer_cli.training.trainer import Trainer
 def peak():  # in kB; getrusage would include the parent's
     return open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]
-take_step, imported, ends = Trainer.step, peak(), []
+take_step, imported, ends, faults = Trainer.step, peak(), [], []
 def counted_step(self, rows):
     take_step(self, rows)
     ends.append(time.time())
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
     if len(ends) == int(sys.argv[1]):
-        print(ends[0], peak(), imported, flush=True)
+        print(ends[0], (faults[-1] - faults[0]) / max(1, len(faults) - 1), peak(), imported, flush=True)
         os._exit(0)
 Trainer.step = counted_step
 main(["train", *(f"--config={name}" for name in sys.argv[2:])])
@@ -69,17 +70,18 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
 
 
 def training_memory(name: str, data: Path) -> list[Figure]:
-    """Measures the peak memory of some steps of `tfm train` and of its imports, and the seconds to the first step."""
+    """Measures memory and page faults of some steps of `tfm train`, its imports, and the seconds to the first step."""
     if not Path("/proc/self/status").exists():
         raise Unavailable("memory is read from Linux's /proc/self/status, which this system does not have")
     say(f"memory: {STEPS} steps of {name}")
     with TemporaryDirectory() as folder:
         Path(folder, "data").symlink_to(data.resolve())
         started = time.time()
-        first_step, *peaks = _run(*PYTHON, SOME_STEPS, str(STEPS), folder=Path(folder)).split()
+        first_step, faults, *peaks = _run(*PYTHON, SOME_STEPS, str(STEPS), folder=Path(folder)).split()
     return [
         Figure("memory", f"{name}: peak, imports as reference", "MB", *(int(peak) * 1024 / MB for peak in peaks)),
         Figure("memory", f"{name}: start to first step", "s", float(first_step) - started),
+        Figure("memory", f"{name}: page faults", "a step", float(faults)),
     ]
 
 

@@ -23,8 +23,8 @@ from transformer_cli.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm")}
-Measure = Callable[[Trainer, Sequence[Rows], str], Figure]
-"""(trainer, batches, name of the figure) → the figure; the first batch is to warm up"""
+Measure = Callable[[Trainer, Sequence[Rows], str], list[Figure]]
+"""(trainer, batches, name of the figures) → figures; the first batch is to warm up"""
 
 
 def measure_training(measure: Measure, config: Config, data_dir: Path, *, batches: int) -> list[Figure]:
@@ -36,11 +36,11 @@ def measure_training(measure: Measure, config: Config, data_dir: Path, *, batche
         changed = config.model_copy(update={"training": training})
         with TemporaryDirectory() as folder:
             trainer = Trainer(load_run(Run.create(Path(folder, "run"), changed, dataset), dataset), CPU)
-            figures.append(measure(trainer, trainer.plan()[: batches + 1], precision))
+            figures += measure(trainer, trainer.plan()[: batches + 1], precision)
     return figures
 
 
-def beside_plain(trainer: Trainer, plan: Sequence[Rows], precision: str, *, rounds: int = 5) -> Figure:
+def beside_plain(trainer: Trainer, plan: Sequence[Rows], precision: str, *, rounds: int = 5) -> list[Figure]:
     """Measures target tokens/s beside the plain loop in float32, on the same batches from the same weights."""
     plain = PlainTransformer(trainer.learner.model)
     optimizer = torch.optim.Adam(plain.parameters(), lr=trainer.training.learning_rate)
@@ -57,16 +57,17 @@ def beside_plain(trainer: Trainer, plan: Sequence[Rows], precision: str, *, roun
     say(f"train, {precision}: {len(timed)} batches by ours, then by the plain loop")
     seconds = alternate([partial(way, timed) for way in ways], rounds=rounds)
     tokens = sum(int(target_token_counts(split, rows).sum()) for rows in timed)
-    return Figure("train", precision, "target tokens/s", *(tokens / taken for taken in seconds))
+    return [Figure("train", precision, "target tokens/s", *(tokens / taken for taken in seconds))]
 
 
-def beside_products(trainer: Trainer, plan: Sequence[Rows], precision: str, *, rounds: int = 5) -> Figure:
+def beside_products(trainer: Trainer, plan: Sequence[Rows], precision: str, *, rounds: int = 5) -> list[Figure]:
     """Measures steps beside the matrix products that their gradients take, in processor seconds of one thread.
 
     These are the products of all linear layers and of attention, forwards and backwards. They are computed again with
     the operands that they had in the step, one after another. Muon's products are not among them.
     """
     learner, (warm_up, *timed) = trainer.learner, plan
+    width = len(learner.model.output.weight)
     learner.workers, workers = INLINE_POOL, learner.workers  # a mode sees what its own thread computes
     trainer.step([warm_up])
     with _Products() as products:
@@ -74,10 +75,15 @@ def beside_products(trainer: Trainer, plan: Sequence[Rows], precision: str, *, r
             learner.backward(trainer.texts.train.split, [rows], step=1)
     learner.workers = workers
     name = f"{trainer.run.config.run_name}, {precision}"
-    say(f"products: {name}: steps, then their {len(products.calls):,} products alone")
-    ways = (partial(_take_steps, trainer, timed), products.compute)
-    seconds = alternate(ways, rounds=rounds, clock=time.process_time)
-    return Figure("products", name, "s a step", *(taken / len(timed) for taken in seconds))
+    say(f"products: {name}: steps, then their {len(products.calls):,} products alone, then those of the loss")
+    ways = (partial(_take_steps, trainer, timed), products.compute, partial(products.compute, of_width=width))
+    step, all_products, of_loss = (
+        taken / len(timed) for taken in alternate(ways, rounds=rounds, clock=time.process_time)
+    )
+    return [
+        Figure("products", name, "s a step", step, all_products),
+        Figure("products", f"{name}: those of the loss, beside the step", "s a step", of_loss, step),
+    ]
 
 
 def _take_steps(trainer: Trainer, plan: Sequence[Rows]) -> None:
@@ -90,7 +96,7 @@ class _Products(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.calls: list[Callable[[], object]] = []
+        self.calls: list[partial[object]] = []
 
     def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         call = partial(function, *arguments, **(keywords or {}))
@@ -99,7 +105,8 @@ class _Products(TorchDispatchMode):
         return call()
 
     @torch.no_grad()
-    def compute(self) -> None:
-        """Computes them again, in their order."""
+    def compute(self, of_width: int | None = None) -> None:
+        """Computes them again, in their order; of_width: only those with a matrix of so many rows or columns."""
         for call in self.calls:
-            call()
+            if of_width is None or any(of_width in each.shape for each in call.args):
+                call()
