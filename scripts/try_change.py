@@ -96,6 +96,8 @@ def copy(name: str) -> Path:
         for part in ("transformer_cli", "tests", "configs", "scripts"):
             shutil.copytree(ROOT / part, folder / part, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", folder)
+        for command in (["init", "-q"], ["add", "."]):  # so that tfm knows what the change has edited
+            subprocess.run(["git", *command], cwd=folder, check=True)
     return folder
 
 

@@ -5,6 +5,13 @@ in Python, so it names settings and arguments as in Python (max_tokens, training
 (give it --fresh). commands/app.py turns errors into exit codes.
 """
 
+import subprocess
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent
+
 
 class TfmError(Exception):
     """Base class of all errors that users can correct."""
@@ -78,4 +85,20 @@ def defect(error: BaseException) -> str:
     """Returns one line about an unexpected error, which is printed below its traceback."""
     words = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     words = f"{words[:300]}…" if len(words) > 300 else words
+    for frame, line in reversed([*traceback.walk_tb(error.__traceback__)]):
+        if _is_edited(path := Path(frame.f_code.co_filename)):
+            return f"{words}; look into {path}, line {line}, first: this file is not the one that was installed"
     return f"{words}; this is a defect of tfm: please send its authors the lines above, and what `tfm doctor` prints"
+
+
+def _is_edited(path: Path) -> bool:
+    """Whether a file of this package has been changed since it was cloned; False if git does not know it."""
+
+    def git(*arguments: str) -> int:
+        return subprocess.run(["git", "-C", PACKAGE, *arguments, "--", path], capture_output=True).returncode
+
+    with suppress(OSError):  # git is not installed
+        if path.is_relative_to(PACKAGE) and git("ls-files", "--error-unmatch") == 0:
+            since = ("--merge-base origin/HEAD", "HEAD", "")  # what was cloned, committed or added
+            return any(git("diff", "--quiet", *each.split()) == 1 for each in since)
+    return False

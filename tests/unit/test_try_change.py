@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 import try_change
 from transformer_cli.model import attention
@@ -15,19 +16,19 @@ from transformer_cli.model import attention
 Outputs = Callable[..., Tensor]
 
 
-def as_it_is(checkpoint: Outputs) -> Outputs:
-    return checkpoint
+def as_it_is(recompute: Outputs) -> Outputs:
+    return recompute
 
 
-def without_gradient(checkpoint: Outputs) -> Outputs:
+def without_gradient(recompute: Outputs) -> Outputs:
     return lambda compute, *inputs, **options: compute(*inputs).detach()
 
 
-def with_other_draws(checkpoint: Outputs) -> Outputs:
+def with_other_draws(recompute: Outputs) -> Outputs:
     """As where a layer draws numbers that recomputation does not repeat."""
 
     def noisy(compute: Outputs, *inputs: Any, **options: Any) -> Tensor:
-        return checkpoint(lambda *given: compute(*given) * random.random(), *inputs, **options)
+        return recompute(lambda *given: compute(*given) * random.random(), *inputs, **options)
 
     return noisy
 
@@ -45,7 +46,7 @@ def test_gradients_differ_if_recomputation_is_not_exact(
     shutil.move(workspace / "runs/tiny", workspace / "runs/tried")
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(attention, "RECOMPUTE_LENGTH", attention.RECOMPUTE_LENGTH)
-    monkeypatch.setattr(attention, "checkpoint", change(attention.checkpoint))
+    monkeypatch.setattr(attention, "checkpoint", change(checkpoint))
     exec(try_change.GRADIENTS, {})
     difference, name = capsys.readouterr().out.split()
     assert (float(difference) < try_change.TOLERANCE) == is_same

@@ -123,6 +123,13 @@ class _Group(typer.core.TyperGroup):
         alone.command(cmd_name, cls=_Command, epilog=epilog)(function)
         return typer.main.get_command(alone)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command. Raises UsageError."""
+        for ours, names in suggestions.OTHER_COMMANDS.items():
+            if args[0].lower() in names.split():
+                ctx.fail(f"no command {args[0]}; did you mean tfm {ours}?")
+        return super().resolve_command(ctx, args)
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the command. Raises UsageError."""
         given = [*args]

@@ -7,6 +7,14 @@ Opens no run; imports no torch.
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+OTHER_COMMANDS = {  # what tfm has → names for it that are not similar
+    "curves": "draw graph plot",
+    "evaluate": "benchmark bleu test valid validate",
+    "prepare": "binarize preprocess tokenize",
+    "train": "continue finetune fine-tune fit resume",
+    "translate": "decode generate infer inference interactive predict",
+}
+
 
 def runs() -> list[str]:
     """Returns the names of the runs under runs/, and the folders of exported ones under exports/."""
@@ -41,13 +49,17 @@ def decoding_settings(incomplete: str) -> list[str]:
 
 
 def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
-    """Returns a hint at the settings with the name of an unknown option, or "". known: the command's options."""
-    if "--set" not in known:
-        return ""
+    """Returns a hint at what tfm has for an unknown option, or "". known: the command's options."""
+    from transformer_cli.config.error_messages import OTHER_NAMES, did_you_mean
+
     offered = settings("") if "--config" in known or command == "config" else decoding_settings("")
-    name = option.lstrip("-").replace("-", "_")
-    found = [f"--set {each}VALUE" for each in offered if name == each.removesuffix("=").rpartition(".")[2]]
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+    name = option.lstrip("-").replace("-", "_").lower()
+    ours = OTHER_NAMES.get(name, name)
+    last = ours.rpartition(".")[2]
+    if f"--{last}" in known:
+        return f"; did you mean --{last}?"
+    found = [f"--set {each}VALUE" for each in offered if last == each[:-1].rpartition(".")[2] and "--set" in known]
+    return did_you_mean(*(found or [ours] * (" " in ours)))
 
 
 def suggest_options(command: str, taken: Sequence[str], extra: Sequence[str], known: Collection[str]) -> str:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from transformer_cli.config.yaml_text import compose, inline_yaml, line_of
 from transformer_cli.system.terminal import shorten
 
+MAX_LISTED = 10  # keys of a section
 SIDES = ("source", "target")  # the keys of a FilePair
 UNION_TAGS = ("[list]", "[text]", "[file]", "[pair]")  # pydantic's tags for the forms of data.files.train; not keys
 MAX_VALUE_CHARS = 80  # in a message
@@ -45,25 +46,32 @@ KEYS_OF_OTHER_TOOLS = {  # what tfm has → keys of fairseq, Hugging Face, Joey 
     "data.tokens": "bpe level tokenizer tokenizer_type",
     "decoding.length_penalty": "alpha lenpen",
     "model.d_ff": "d_inner dim_feedforward encoder_ffn_embed_dim ff_size ffn_dim intermediate_size pf_dim",
-    "model.d_model": "emb_dim emb_size embed_dim embedding_dim encoder_embed_dim hid_dim hidden_size",
+    "model.d_model": "emb_dim emb_size embed_dim embedding_dim encoder_embed_dim hid_dim hidden_dim hidden_size",
     "model.max_length": "max_position_embeddings",
     "model.norm": "encoder_normalize_before layer_norm",
     "model.num_encoder_layers and model.num_decoder_layers": "layers n_layers num_hidden_layers num_layers",
     "model.num_heads": "decoder_attention_heads encoder_attention_heads",
     "model.positions": "rope rotary",
-    "model.tie_embeddings": "share_all_embeddings share_decoder_embeddings share_embeddings tied_softmax",
+    "model.tie_embeddings": "share_all_embeddings share_decoder_embeddings share_embeddings tied tied_softmax",
+    "not in tfm; docs/changes.md shows how to change the code": "alibi distillation ema ema_decay embedding_dropout "
+    "grad_noise layer_drop layerdrop moe num_experts scheduled_sampling sgd swa teacher_forcing_ratio weight_decay",
+    "not in tfm; docs/decisions/training.md says why": "bpe_dropout subword_dropout subword_regularization",
     "the option --n-best": "n_best nbest num_return_sequences",
+    "the same command again, which resumes": "auto_resume checkpoint load_checkpoint resume resume_from_checkpoint",
     "torchrun (docs/clusters.md)": "devices gpu_ranks gpus n_gpu num_gpus world_size",
-    "training.batch_size": "batch_tokens per_device_train_batch_size tokens_per_batch",
+    "training.batch_size": "batch batch_tokens per_device_train_batch_size tokens_per_batch",
     "training.batch_size (in tokens) or the option --max-tokens": "max_tokens",
-    "training.clip_grad_norm": "gradient_clip_val max_grad_norm",
-    "training.device": "accelerator use_cuda",
+    "training.betas": "adam_beta1 adam_beta2 adam_betas beta1 beta2 momentum",
+    "training.clip_grad_norm": "clip grad_clip gradient_clip gradient_clip_val gradient_clipping max_grad_norm",
+    "training.consistency": "r_drop rdrop",
+    "training.device": "accelerator cpu cuda gpu no_cuda use_cpu use_cuda use_gpu",
     "training.epochs": "max_epoch num_train_epochs",
     "training.gradient_accumulation_steps": "accum_count accumulate_grad_batches batch_multiplier update_freq",
     "training.initialize_from": "finetune_from_model load_model pretrained",
     "training.label_smoothing": "criterion loss",
     "training.learning_rate": "lr",
     "training.patience": "early_stop early_stopping early_stopping_patience stopping_steps",
+    "training.num_threads": "num_workers workers",
     "training.precision": "amp bf16 fp16 mixed_precision",
     "training.save_minutes": "save_checkpoint_steps save_interval save_steps save_strategy",
     "training.schedule": "decay_method",
@@ -147,7 +155,7 @@ def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
     """Returns a hint at the key that was probably meant: one of this name elsewhere, or a similar one."""
     name, known = str(location[-1]), _keys_below(location[:-1], keys)
     if name.lower() in OTHER_NAMES:
-        return f"; did you mean {OTHER_NAMES[name.lower()]}?"
+        return did_you_mean(OTHER_NAMES[name.lower()])
     everywhere = (key for key in _all_keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
@@ -156,7 +164,15 @@ def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
         or difflib.get_close_matches(name, known, n=1, cutoff=0.55)
         or [key for key in last if last[key].startswith(f"{name}_") or last[key] in similar]
     )
-    return f"; did you mean {' or '.join(found)}?" if found else f"; known here: {', '.join(known)}"
+    if not found and len(known) > MAX_LISTED:
+        return "; docs/settings.md has all keys, and docs/changes.md shows how to change the code"
+    return did_you_mean(*found) if found else f"; known here: {', '.join(known)}"
+
+
+def did_you_mean(*found: str) -> str:
+    """Returns a hint at what tfm has, or at what it says of something that it does not have; "" for no argument."""
+    said = " or ".join(found)
+    return f"; {said}" if said.startswith("not in tfm") else f"; did you mean {said}?" if said else ""
 
 
 def _keys_below(location: Location, keys: Mapping[str, Any]) -> list[str]:

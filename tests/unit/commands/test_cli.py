@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.errors import Interrupted
+from transformer_cli.errors import PACKAGE, Interrupted
 
 COMMANDS = (
     *("prepare", "train", "curves", "evaluate", "compare", "score", "translate", "inspect", "serve"),
@@ -100,7 +101,7 @@ def test_unexpected_error_prints_traceback_and_one_line(
     tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(IndexError("list index\nout of range"))
-    code, out, err = tfm("train", cwd=tmp_path)
+    code, out, err = tfm("train", cwd=tmp_path, environment={"GIT_DIR": "none"})  # whatever this checkout has edited
     assert (code, out) == (1, "")
     assert "Traceback (most recent call last):\n" in err
     assert err.endswith(
@@ -108,6 +109,28 @@ def test_unexpected_error_prints_traceback_and_one_line(
         "above, and what `tfm doctor` prints\n"
     )
     assert "\ntfm: error: rank 1: IndexError: " in tfm("train", cwd=tmp_path, environment=rank(1))[2]
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_unexpected_error_in_edited_code_names_its_file_and_line(tmp_path: Path, is_committed: bool) -> None:
+    copy = tmp_path / "transformer_cli"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    author = ["-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-q", "-a", "-m", "a"]
+    edited = copy / "config/load.py"
+    for git in (["init", "-q"], ["add", "."], author, ["update-ref", "refs/remotes/origin/HEAD", "HEAD"]):
+        subprocess.run(["git", *git], cwd=copy, check=True)
+    text = edited.read_text(encoding="utf-8").replace(
+        "    shipped = SHIPPED /", "    name.matmul()\n    shipped = SHIPPED /"
+    )
+    edited.write_text(text, encoding="utf-8")
+    if is_committed:
+        subprocess.run(["git", *author], cwd=copy, check=True)
+    command = [sys.executable, "-m", "transformer_cli", "config", "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    line = text[: text.index("name.matmul")].count("\n") + 1
+    assert done.stderr.endswith(
+        f"'matmul'; look into {edited}, line {line}, first: this file is not the one that was installed\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +145,7 @@ def test_os_error_with_path_or_full_disk_exits_with_1(
     number: int, path: str | None, remedy: str | None, tfm: Tfm, tmp_path: Path, broken: Callable[[BaseException], None]
 ) -> None:
     broken(OSError(number, os.strerror(number), path))
-    answer = tfm("train", cwd=tmp_path)
+    answer = tfm("train", cwd=tmp_path, environment={"GIT_DIR": "none"})
     if remedy:
         assert_one_line(answer, f"{path}: {os.strerror(number)}; {remedy}")
     else:

@@ -459,6 +459,7 @@ def test_server_unexpected_error_returns_500_and_is_logged(
         raise ZeroDivisionError
 
     monkeypatch.setattr(Translator, "translate_lines", fail)
+    monkeypatch.setenv("GIT_DIR", "none")  # whatever this checkout has edited
     with running(translator) as broken:
         answer = broken.post("/translate", **ASKED)
         assert (answer.status, answer.body) == (500, {"error": "an unexpected error; the server's log describes it"})
