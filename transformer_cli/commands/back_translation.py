@@ -21,6 +21,7 @@ from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.lines import read_lines
 
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
+MAX_SUBWORDS = 6000  # as the config demo
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +43,14 @@ def add_back_translations(
     lines = list(read_lines(monolingual)) if pair_format(monolingual, config.data) == ONE_SIDE else []
     if not any(map(str.strip, lines)):
         raise DataError(f"--monolingual {monolingual}: not a text of one sentence per line; name another file")
-    folder, data, own_splits = real.folder.resolve(), config.data, {"held_out": HeldOutConfig(), "columns": None}
-    texts = {
-        split: {side: folder / f"{split}.{side}.txt" for side in ("source", "target")}
-        for split in real.manifest["splits"]
-    }
-    swapped = {split: FilePair(source=each["target"], target=each["source"]) for split, each in texts.items()}
+    data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
+    stems = {split: str(real.folder.resolve() / split) for split in real.manifest["splits"]}
+    texts = {split: (Path(f"{stem}.source.txt"), Path(f"{stem}.target.txt")) for split, stem in stems.items()}
+    files: dict[str, Any] = {split: FilePair(source=source, target=target) for split, (source, target) in texts.items()}
+    swapped = {split: FilePair(source=target, target=source) for split, (source, target) in texts.items()}
     languages = {"source": data.target, "target": data.source}
-    back = config.model_copy(
-        update={
-            "name": f"{config.run_name}-back",
-            "data": data.model_copy(update={**own_splits, **languages, "files": swapped, "clean": ()}),
-        }
-    )
+    data_of_back = data.model_copy(update={**own_splits, **languages, "files": swapped, "clean": ()})
+    back = config.model_copy(update={"name": f"{config.run_name}-back", "data": data_of_back})
     path = Path(f"{back.run_name}.yaml")
     if not path.exists():
         dataset = Dataset.open(prepare(back).folder)
@@ -73,10 +69,8 @@ def add_back_translations(
         with atomic_file(made) as file:
             file.write("".join(f"{line}\n" for line in written).encode())
     log.info("%s of %s, translated by %s", pluralize(len(lines), "line"), monolingual, run.folder)
-    files: dict[str, Any] = {split: FilePair(**each) for split, each in texts.items()}
     files["train"] = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
-    size = max(data.subwords.vocab_size, min(6000, (len(real.split("train")) + len(lines)) // 2))
+    size = max(data.subwords.vocab_size, min(MAX_SUBWORDS, (len(real.split("train")) + len(lines)) // 2))
     subwords = with_settings({"data.subwords.vocab_size": size}).data.subwords
-    return config.model_copy(
-        update={"data": data.model_copy(update={**own_splits, "files": files, "subwords": subwords})}
-    )
+    data = data.model_copy(update={**own_splits, "files": files, "subwords": subwords})
+    return config.model_copy(update={"data": data})

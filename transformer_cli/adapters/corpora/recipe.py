@@ -84,6 +84,8 @@ def choose_training(
 def tokens_per_second(config: Config, dataset: Dataset, text: SplitRows, plan: Sequence[Rows]) -> float:
     """Returns how many target tokens a new model reads a second in its first steps. Takes some seconds."""
     codecs, step, tokens = dataset.codecs, 0, 0
+    if config.training.num_threads is not None:  # as `train` does
+        torch.set_num_threads(config.training.num_threads)
     torch.manual_seed(config.training.seed)
     model = Transformer(
         config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
