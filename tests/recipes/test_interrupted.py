@@ -40,31 +40,20 @@ from transformer_cli.training.trainer import Trainer
 
 Settings = tuple[str, ...]
 
-PLAIN = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
-ACCUMULATED = ("training.batch_size=20", "training.epochs=1", "training.gradient_accumulation_steps=3")
-COSINE = ("training.batch_by=tokens", "training.batch_size=300", "training.epochs=3", "training.schedule=cosine")
-MUON = (*PLAIN, "training.optimizer=muon", "training.freeze=[decoder]")
-AVERAGED = (
-    "training.batch_size=100",
-    "training.epochs=4",
-    "training.average_checkpoints=3",
-    "training.learning_rate=1e-1",
-)
-OFTEN = ("training.batch_size=25", "training.validate_every=3")  # an epoch of 8 steps
-PATIENT = (
-    *OFTEN,
-    "training.average_checkpoints=2",
-    "training.epochs=2",
-    "training.learning_rate=1e-30",
-    "training.patience=2",
-)
-BY_STEPS = (
-    *OFTEN,
-    "training.max_steps=13",
-    "training.average_checkpoints=5",
-    "training.schedule=cosine",
-)  # of all 5 validations
-FIVE_STEPS = ("training.batch_size=10", "training.max_steps=5")
+
+def training(*changes: str) -> Settings:
+    return tuple(f"training.{change}" for change in changes)
+
+
+PLAIN = training("batch_size=100", "epochs=2")  # an epoch of two steps
+ACCUMULATED = training("batch_size=20", "epochs=1", "gradient_accumulation_steps=3")
+COSINE = training("batch_by=tokens", "batch_size=300", "epochs=3", "schedule=cosine")
+MUON = (*PLAIN, *training("optimizer=muon", "freeze=[decoder]"))
+AVERAGED = training("batch_size=100", "epochs=4", "average_checkpoints=3", "learning_rate=1e-1")
+OFTEN = training("batch_size=25", "validate_every=3")  # an epoch of 8 steps
+PATIENT = (*OFTEN, *training("average_checkpoints=2", "epochs=2", "learning_rate=1e-30", "patience=2"))
+BY_STEPS = (*OFTEN, *training("max_steps=13", "average_checkpoints=5", "schedule=cosine"))  # of all 5 validations
+FIVE_STEPS = training("batch_size=10", "max_steps=5")
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
     (PLAIN, [("run.json", 1), ("last", 1), ("step-0000002", 1), ("best", 1), ("best", 2)]),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
+from pretended import pretended_gpus
 from transformer_cli.errors import PACKAGE, Interrupted
 
 COMMANDS = (
@@ -28,11 +29,10 @@ def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["translate --device cuda Hallo", "train --set training.device=cuda"])
-def test_train_on_missing_device_prints_one_line(
-    tfm: Tfm, project: Path, command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert_one_line(tfm(*command.split(), cwd=project), "device cuda", "torch sees no CUDA device here", "choose")
+def test_train_on_missing_device_prints_one_line(tfm: Tfm, project: Path, command: str) -> None:
+    with pretended_gpus(0):
+        answer = tfm(*command.split(), cwd=project)
+    assert_one_line(answer, "device cuda", "torch sees no CUDA device here", "choose")
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from pretended import pretended_gpus
-from tables import read_table
+from tables import read_table, read_tables
 from transformer_cli.compute.devices import (
     autocast,
     catch_oom,
@@ -101,50 +101,14 @@ def test_describe_device_names_threads_or_gpu() -> None:
         assert describe_device(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
 
 
-@pytest.mark.parametrize(
-    ("files", "free"),
-    [
-        pytest.param({}, None, id="a system that does not say"),
-        pytest.param({"proc/meminfo": MEMINFO}, 5 * GB, id="no container"),
-        pytest.param(
-            {
-                "proc/self/cgroup": "0::/\n",
-                "sys/fs/cgroup/memory.max": f"{2 * GB}\n",
-                "sys/fs/cgroup/memory.current": f"{GB}\n",
-                "sys/fs/cgroup/memory.stat": f"anon 1\ninactive_file {GB // 2}\nactive_file 3\n",
-            },
-            3 * GB // 2,
-            id="version 2, a third of it cached files",
-        ),
-        pytest.param(
-            {
-                "proc/self/cgroup": "0::/user.slice/job\n",
-                "sys/fs/cgroup/user.slice/memory.max": f"{3 * GB}\n",
-                "sys/fs/cgroup/user.slice/memory.current": f"{2 * GB}\n",
-                "sys/fs/cgroup/user.slice/job/memory.max": "max\n",
-                "sys/fs/cgroup/user.slice/job/memory.current": f"{GB}\n",
-            },
-            GB,
-            id="version 2, the limit is above",
-        ),
-        pytest.param(
-            {
-                "proc/self/cgroup": "0::/job\n",
-                "sys/fs/cgroup/job/memory.max": f"{GB}\n",
-                "sys/fs/cgroup/job/memory.current": f"{2 * GB}\n",
-            },
-            0,
-            id="version 2, more than the limit is in use",
-        ),
-        pytest.param({"proc/self/cgroup": "9:memory:/docker/0ab\n0::/gone\n"}, 5 * GB, id="nothing to be read"),
-    ],
-)
-def test_free_memory_of_machines_and_containers(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
-    for name, text in ({"proc/meminfo": MEMINFO, **files} if files else {}).items():
+@pytest.mark.parametrize(("files", "free"), read_tables(Path(__file__).with_name("memory.txt"), MEMINFO=MEMINFO)[""])
+def test_free_memory_of_machines_and_containers(tmp_path: Path, files: str, free: str) -> None:
+    for file in [] if files == "none" else [f"proc/meminfo: {MEMINFO}", *files.split(" ¦ ")]:
+        name, _, text = file.partition(": ")
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
     found = free_memory(root=tmp_path)
-    assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
+    assert found == (None if free == "unknown" else pytest.approx(int(free) * 10**6, abs=3000))  # meminfo counts in kB
 
 
 def test_free_memory_of_gpu_is_mem_get_info(monkeypatch: pytest.MonkeyPatch) -> None:

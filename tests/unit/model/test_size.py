@@ -46,6 +46,14 @@ def test_count_parameters_by_part_leaves_the_compiler_of_torch_unloaded() -> Non
     assert subprocess.run([sys.executable, "-c", COUNT], stdout=subprocess.PIPE, text=True).stdout == "set()\n"
 
 
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, int | None]:
+    """How many bytes are free on any device, by the key bytes; None is unknown."""
+    found: dict[str, int | None] = {"bytes": None}
+    monkeypatch.setattr(size, "free_memory", lambda device: found["bytes"])
+    return found
+
+
 @pytest.mark.parametrize(
     ("shape", "arguments", "message"),
     [
@@ -62,9 +70,9 @@ def test_count_parameters_by_part_leaves_the_compiler_of_torch_unloaded() -> Non
     ids=["layers", "positions", "loaded", "gpu"],
 )
 def test_check_model_memory_shortage_names_need_and_free(
-    monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str
+    free: dict[str, int | None], shape: dict[str, int], arguments: dict[str, Any], message: str
 ) -> None:
-    monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
+    free["bytes"] = 10**9
     with pytest.raises(MemoryShortage) as refused:
         check_model_memory(ModelConfig.model_validate(shape), (13, 13), **arguments)
     assert message in str(refused.value)
@@ -72,14 +80,13 @@ def test_check_model_memory_shortage_names_need_and_free(
 
 @pytest.mark.parametrize("frozen", [(), ("encoder", "source_embedding")])
 def test_check_model_memory_counts_gradients_of_trained_parts(
-    monkeypatch: pytest.MonkeyPatch, frozen: tuple[str, ...]
+    free: dict[str, int | None], frozen: tuple[str, ...]
 ) -> None:
     config = ModelConfig.model_validate(SHAPE)
     parts = count_parameters_by_part(config, 13, 11)
     need = sum(count * (4 if part in frozen else 16) for part, count in parts.items())
-    for free in (need, None):  # None: unknown
-        monkeypatch.setattr(size, "free_memory", lambda device, free=free: free)
+    for free["bytes"] in (need, None):
         check_model_memory(config, (13, 11), frozen=frozen)
-    monkeypatch.setattr(size, "free_memory", lambda device: need - 1)
+    free["bytes"] = need - 1
     with pytest.raises(MemoryShortage):
         check_model_memory(config, (13, 11), frozen=frozen)

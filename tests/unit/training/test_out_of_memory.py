@@ -73,13 +73,8 @@ def test_load_too_large_run_is_refused(workspace: Path) -> None:
     [
         ((), learner, "token_losses", 3, BATCH.format(50) + FROM_STEP.format(2)),
         ((), learner, "token_losses", 5, BATCH.format(50) + FROM_STEP.format(4)),  # right after a validation
-        (
-            ("training.shards=2",),
-            learner,
-            "token_losses",
-            6,
-            BATCH.format(25) + FROM_STEP.format(2),
-        ),  # the second shard
+        # the second shard
+        (("training.shards=2",), learner, "token_losses", 6, BATCH.format(25) + FROM_STEP.format(2)),
         ((), learner, "token_losses", 1, r"leave long sentences out \(model\.max_length\)$"),
         ((), torch.optim.Adam, "step", 1, MOMENTS + r"lower model\.d_model$"),
         ((MUON,), optimisers, "orthogonalize", STACKS + 1, MOMENTS + FROM_STEP.format(1)),
@@ -112,9 +107,9 @@ def test_train_out_of_memory_saves_without_forward_pass(
     def failing(*arguments: Any, **keywords: Any) -> Any:
         nonlocal calls
         calls += 1
-        return (
-            token_losses(*arguments, **keywords) if calls < 4 else take_too_much()
-        )  # in the fourth step, and after it
+        if calls > 3:  # in the fourth step, and after it
+            take_too_much()
+        return token_losses(*arguments, **keywords)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(learner, "token_losses", failing)
