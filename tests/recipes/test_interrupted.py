@@ -62,7 +62,7 @@ CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nt
     (ACCUMULATED, [("last", 3)]),
     ((*COSINE, "training.warmup_steps=2"), [("last", 3), ("last", 5)]),
     (MUON, [("last", 2)]),
-    (AVERAGED, [("validation-0004", 1), ("average-0000008", 1), ("average", 1), ("best", 3)]),  # that of the mean
+    (AVERAGED, [("validation-0004", 1), ("average-0000008", 1), ("average", 1), ("best", 2)]),  # that of the mean
     (PATIENT, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (BY_STEPS, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (FIVE_STEPS, [("step-0000005", 1)]),  # before the last validation
