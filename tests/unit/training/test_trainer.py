@@ -21,7 +21,7 @@ from transformer_cli.training.trainer import train
 KEYS = [
     *("epoch", "step", "train_loss", "valid_loss", "train_loss_batch_mean", "valid_loss_batch_mean", "valid_ppl"),
     *("learning_rate", "target_tokens", "train_seconds", "valid_seconds", "skipped_steps", "best"),
-    *("target_tokens_per_second", "date", "extra_valid_loss", "valid_score", "steps"),
+    *("target_tokens_per_second", "date", "extra_valid_loss", "valid_score", "steps", "examples"),
 ]
 TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
 
