@@ -15,6 +15,7 @@ Modules that take long to import are imported inside functions.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,11 +153,7 @@ def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> tuple[list[t
     weights = load_validation_weights(run, INITIAL_VALIDATION).to(choose_device(device)).eval()
     initial = translate.Translator([run], TransformerEngine([weights]), ["initial"], Terminology())
     data, names = run.config.data, ("the initial model", "the final one")
-
-    def judge(text: scoring.ParallelText, systems: Sequence[Sequence[str]]) -> str:
-        references, language = text.references, data.output_language
-        return paired_verdict(names, systems, references, language=language, lowercase=data.lowercased)
-
+    judge = partial(paired_verdict, names, language=data.output_language, lowercase=data.lowercased)
     return forgetting_table(run, initial, Translator(run, device), data_dir=data_dir, judge=judge)
 
 

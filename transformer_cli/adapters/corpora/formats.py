@@ -134,7 +134,11 @@ def read_texts(
             pairs = PAIR_FORMATS[file_format](text, data, leave_out)
             if file_format in (TABLE, JSON):
                 pairs = apply_rule(MISSING_VALUE, _has_missing_value, pairs, leave_out)
-        pairs = apply_rule(SPREADSHEET_ERROR, _has_spreadsheet_error, pairs, leave_out)
+            if file_format in (TMX, XLIFF):
+                pairs = apply_rule(DAMAGED, lambda *sides: any("\ufffd" in side for side in sides), pairs, leave_out)
+        pairs = apply_rule(
+            SPREADSHEET_ERROR, lambda *sides: any(map(_SPREADSHEET_ERROR.match, sides)), pairs, leave_out
+        )
         pairs = _count_before_errors(pairs)
         yield from pairs if data.allow_keys else _refuse_keys(pairs)
 
@@ -148,10 +152,6 @@ def apply_rule(
             leave_out(rule, source, target, location)
         else:
             yield source, target, location
-
-
-def _has_spreadsheet_error(source: str, target: str) -> bool:
-    return bool(_SPREADSHEET_ERROR.match(source) or _SPREADSHEET_ERROR.match(target))
 
 
 def _has_missing_value(source: str, target: str) -> bool:
@@ -510,10 +510,7 @@ def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Loc
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
             source, target = (_on_one_line(_segment_text(variants[side][1])) for side in sides)
-            if "\ufffd" in source + target:
-                leave_out(DAMAGED, source, target, location)
-            else:
-                yield source, target, location
+            yield source, target, location
         else:
             leave_out(OTHER_LANGUAGES, " ".join(codes[:8]), "", location)
 
@@ -559,7 +556,6 @@ def _read_xliff(path: Path) -> Iterator[_UnorientedPair]:
                 sides = (_segment_text(source), _segment_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
                 why = UNTRANSLATED if is_copy else UNCONFIRMED if is_confirmed(attributes) is False else ""
-                why = why or DAMAGED * ("\ufffd" in "".join(sides))
                 yield *sides, languages, why, location
 
 

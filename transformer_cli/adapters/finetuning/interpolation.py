@@ -27,8 +27,8 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the initial weights, to choose from u
 MAX_SCORED_LINES = 300  # lines of each text that are scored by BLEU at the end
 MIN_SURE_LINES = 100  # fewer have an interval and a verdict beside their BLEU
 
-Judge = Callable[[ParallelText, Sequence[Sequence[str]]], str]
-"""Returns the verdict on two translations of a text, the initial model's and the final one's"""
+Judge = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], str]
+"""Returns the verdict on two translations, the initial model's and the final one's, of a text with these references"""
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def forgetting_table(
     found = [[evaluate_text(each, text) for text in texts] for each in (initial, final)]
     before, after = ([_bleu(each.result) for each in of_model] for of_model in found)
     verdicts = [
-        f"{text.name}: {judge(text, [[line.text for line in each.translations] for each in both])}"
+        f"{text.name}: {judge([[line.text for line in each.translations] for each in both], text.references)}"
         for text, *both in zip(texts, *found, strict=True)
         if len(text.sources) < MIN_SURE_LINES
     ]
