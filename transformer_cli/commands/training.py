@@ -144,9 +144,9 @@ def format_cleaning(report: "CleaningReport") -> str:
     from transformer_cli.adapters.corpora.corpora import MAX_EXAMPLE_CHARS
 
     lines = [f"{report.read:>11,}  pairs read"]
-    for rule, found in report.left_out.items():
-        lines.append(f"{-found.pairs:>11,}  {rule}")
-        for where, *sides in found.examples:
+    for rule, n_pairs in report.left_out.items():
+        lines.append(f"{-n_pairs:>11,}  {rule}")
+        for where, *sides in report.examples[rule]:
             lines.append(f"{'':13}{where}: {' | '.join(shorten(side, MAX_EXAMPLE_CHARS) for side in sides)}")
     changes = (
         (report.encoding_mended, "with a wrong encoding mended, such as Ã¤ for ä"),
@@ -181,7 +181,7 @@ def format_prepared(prepared: "PreparedDataset") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references restored exactly by detokenising: {restored:.1%}",
         ]
-    cleaning = [format_cleaning(CleaningReport.from_record(manifest["cleaning"]))] if "cleaning" in manifest else []
+    cleaning = [format_cleaning(CleaningReport(**manifest["cleaning"]))] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
 
 

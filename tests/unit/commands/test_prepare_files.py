@@ -127,7 +127,7 @@ def test_prepare_dry_run_prints_cleaning_and_writes_nothing(tfm: Tfm, files: Pat
     assert lines[2].strip() == f"{files}/memory.tsv: line 201: <p>Der Hund</p> | The dog"
     assert sorted(files.iterdir()) == before
     code, out, _ = tfm("prepare", "memory.tsv", *LANGUAGES, *share, "--dry-run", "--json", cwd=files)
-    assert json.loads(out)["left_out"]["markup"]["pairs"] == 2
+    assert json.loads(out)["left_out"]["markup"] == 2
     code, out, err = tfm("prepare", "--dry-run", "--config", "demo-captions", cwd=files)
     assert out.split() == ["12,000", "pairs", "read", "12,000", "train", "500", "valid", "500", "test"], err
 
@@ -145,7 +145,7 @@ def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: 
     rules = sets("data.clean=[copies, held_out]")
     cleaned = dataset(files, tfm("prepare", "--config", "own.yaml", *rules, cwd=files)[1])
     assert (cleaned.folder / "left-out.tsv.gz").is_file()
-    left_out = {rule: found["pairs"] for rule, found in cleaned.manifest["cleaning"]["left_out"].items()}
+    left_out = cleaned.manifest["cleaning"]["left_out"]
     assert left_out == {"copies": 1, "held_out": 200}  # the third split is in the training text
     assert all(not any(found.values()) for found in cleaned.manifest["overlap"].values())
 

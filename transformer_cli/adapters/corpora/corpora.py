@@ -131,21 +131,14 @@ def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
 
 
 @dataclass
-class LeftOut:
-    """The pairs that a rule leaves out."""
-
-    pairs: int = 0
-    examples: list[list[str]] = field(default_factory=list)
-    """at most MAX_EXAMPLES: the place, the source and the target of each"""
-
-
-@dataclass
 class CleaningReport:
     """What `clean_and_split` has done, in pairs. Its fields are the keys of a manifest's `cleaning`."""
 
     splits: dict[str, int]
-    left_out: dict[str, LeftOut] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
     """by rule"""
+    examples: dict[str, list[list[str]]] = field(default_factory=dict)
+    """by rule: the place, the source and the target of at most MAX_EXAMPLES pairs"""
     read: int = 0
     """of the training text"""
     encoding_mended: int = 0
@@ -155,14 +148,10 @@ class CleaningReport:
     kept_together: int = 0
     """moved to another split by `assign_splits`"""
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "CleaningReport":
-        return cls(**{**record, "left_out": {rule: LeftOut(**each) for rule, each in record["left_out"].items()}})
-
     @property
     def n_pairs(self) -> int:
         """All pairs so far."""
-        return sum(self.splits.values()) + sum(each.pairs for each in self.left_out.values())
+        return sum((*self.splits.values(), *self.left_out.values()))
 
 
 def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport:
@@ -188,9 +177,9 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport
             if rule == HEADING:  # no pair
                 log.info("%s is taken for a heading: %s", location, shorten(f"{source} | {target}", MAX_EXAMPLE_CHARS))
                 return
-            found = report.left_out.setdefault(rule, LeftOut())
-            found.pairs += 1
-            found.examples += [[str(location), source, target]] if len(found.examples) < MAX_EXAMPLES else []
+            report.left_out[rule] = report.left_out.get(rule, 0) + 1
+            if report.left_out[rule] <= MAX_EXAMPLES:
+                report.examples.setdefault(rule, []).append([str(location), source, target])
             cells = (rule, str(location.source), f"{location.unit} {location.number}", source, target)
             left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
@@ -232,7 +221,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport
             "of their own, or, if one model is to learn both directions, begin each source with a token of its target "
             "language, such as <2%s>",
             100 * report.swapped / report.read,
-            *(shorten(side, MAX_EXAMPLE_CHARS) for side in report.left_out["language"].examples[0][1:]),
+            *(shorten(side, MAX_EXAMPLE_CHARS) for side in report.examples["language"][0][1:]),
             data.source,
         )
     if folder and not report.left_out:
@@ -261,7 +250,7 @@ def _refuse_empty_splits(report: CleaningReport, shares: Mapping[str, float]) ->
         if set(report.left_out) - {"empty"} and report.n_pairs > 2 * n_left:  # the rules are to blame, not the share
             remedy = "check the sides and the columns (data.columns), or name fewer rules"
         reasons = ", ".join(
-            f"{rule} {found.pairs:,}, such as {found.examples[0][1][:40]!r}" for rule, found in report.left_out.items()
+            f"{rule} {n:,}, such as {report.examples[rule][0][1][:40]!r}" for rule, n in report.left_out.items()
         )
         raise DataError(f"{where}: no sentence pairs left{reasons and f' (left out: {reasons})'}; {remedy}")
 

@@ -32,16 +32,13 @@ class Archive:
         self._infos = sorted(self._file.infolist(), key=lambda info: info.header_offset)
         if len(self._infos) > MAX_MEMBERS:
             raise DataError(f"an archive of more than {MAX_MEMBERS:,} files")
-        if len({info.filename for info in self._infos}) < len(self._infos):
+        self.names = [info.filename for info in self._infos]
+        """the names of the members"""
+        if len({*self.names}) < len(self.names):
             raise DataError("an archive with two files of the same name; save it again")
         for name in self.names:
             if name.startswith("/") or name[1:2] == ":" or ".." in name.replace("\\", "/").split("/"):
                 raise DataError(f"{name[:80]!r}: an archive with a file outside its folder; do not open it")
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the members."""
-        return [info.filename for info in self._infos]
 
     @property
     def warnings(self) -> list[str]:

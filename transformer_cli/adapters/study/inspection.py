@@ -166,9 +166,7 @@ class Inspection:
             **{name: getattr(self, name) for name in ("translation", *TOKENS)},
             "attention": [
                 {
-                    "kind": each.kind,
-                    "layer": each.layer,
-                    "head": each.head,
+                    **{name: getattr(each, name) for name in ("kind", "layer", "head")},
                     "scores": [
                         [None if score == -math.inf else score for score in row] for row in each.scores.tolist()
                     ],

@@ -221,7 +221,8 @@ def replace_linked_words(
     not_linked, is_spread = list[Term](), False
     for term, linked in zip(terms, linked_spans(terms, links), strict=True):
         around = {(boundary_before(boundaries, start), boundary_after(boundaries, end)) for start, end in linked}
-        words = {word for start, end in around for word in _word_spans_between(text, boundaries, start, end)}
+        pieces = (boundaries[bisect_left(boundaries, one) : bisect_right(boundaries, last)] for one, last in around)
+        words = {word for piece in pieces for word in pairwise(piece) if is_word(text[word[0]])}  # without signs
         runs: list[list[Span]] = []  # of neighbouring words
         for word in sorted(filter(taken.is_free, words)):
             if runs and word[0] - runs[-1][-1][1] <= 1:
@@ -259,12 +260,6 @@ def linked_spans(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span
         for number in range(bisect_right(ends, start), bisect_left(starts, end)):
             found[number].append(other)
     return found
-
-
-def _word_spans_between(text: str, boundaries: Sequence[int], start: int, end: int) -> Iterator[Span]:
-    """Yield the spans of the words between two boundaries, without signs."""
-    between = boundaries[bisect_left(boundaries, start) : bisect_right(boundaries, end)]
-    return (span for span in pairwise(between) if is_word(text[span[0]]))
 
 
 def _word_spans(text: str) -> list[Span]:

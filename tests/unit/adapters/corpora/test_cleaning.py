@@ -73,13 +73,12 @@ def test_clean_each_rule_leaves_out_exactly_its_planted_pairs(
     config: Callable[..., DataConfig], tmp_path: Path
 ) -> None:
     facts = clean_and_split(config(dirty(), clean=get_args(Rule)), tmp_path)
-    counts = {rule: found["pairs"] for rule, found in facts["left_out"].items()}
-    assert counts == {rule: len(planted) for rule, planted in PLANTED.items()}
+    assert facts["left_out"] == {rule: len(planted) for rule, planted in PLANTED.items()}
     assert facts["splits"] == {"train": len(GOOD), "valid": 1}
     assert facts["read"] == len(dirty())
     assert list(read_pairs(tmp_path, "train")) == GOOD
     place = dirty().index(PLANTED["markup"][0]) + 1
-    assert facts["left_out"]["markup"]["examples"][0] == [f"{tmp_path}/train.tsv: line {place}", "<b>Hund</b>", "dog"]
+    assert facts["examples"]["markup"][0] == [f"{tmp_path}/train.tsv: line {place}", "<b>Hund</b>", "dog"]
     with gzip.open(tmp_path / LEFT_OUT_FILE, "rt", encoding="utf-8", newline="\n") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
     assert {rule: [(row[3], row[4]) for row in rows if row[0] == rule] for rule in PLANTED} == PLANTED
@@ -96,7 +95,7 @@ def test_clean_rule_that_is_off_leaves_nothing_out(config: Callable[..., DataCon
 
 def test_clean_long_pair_is_left_out_of_train_refused_in_valid(config: Callable[..., DataConfig]) -> None:
     long = ("a " * 2_001, "b")
-    assert clean_and_split(config([*GOOD[:3], long]), None)["left_out"]["too long"]["pairs"] == 1
+    assert clean_and_split(config([*GOOD[:3], long]), None)["left_out"]["too long"] == 1
     with pytest.raises(DataError, match=r"valid\.tsv: line 1 has more than 4,000 characters"):
         clean_and_split(config(GOOD[:3], valid=[long]), None)
 
@@ -144,7 +143,7 @@ def test_clean_language_unknown_to_py3langid_is_not_checked(
 ) -> None:
     caplog.set_level("INFO")
     facts = clean_and_split(config(PLANTED["language"], source="xx", clean=["language"]), None)
-    assert facts["left_out"]["language"]["pairs"] == 10  # those with Japanese on the English side
+    assert facts["left_out"]["language"] == 10  # those with Japanese on the English side
     assert caplog.messages[:1] == ["text in xx is not checked for its language: py3langid does not know it"]
 
 
@@ -153,7 +152,7 @@ def test_clean_language_warns_of_text_whose_sides_are_swapped(
 ) -> None:
     swapped = [(target, source) for source, target in GOOD[50:100]]
     facts = clean_and_split(config([*GOOD[:50], *swapped], clean=["language"]), None)
-    assert facts["swapped"] == facts["left_out"]["language"]["pairs"] > 40
+    assert facts["swapped"] == facts["left_out"]["language"] > 40
     (message,) = caplog.messages
     assert re.match(
         r"(?:4\d|50) % of the pairs are left out because their sides are swapped \(such as .* such as <2de>$", message
@@ -222,7 +221,7 @@ def test_tagged_directions_are_cleaned_and_held_out_as_one(config: Callable[...,
     pairs = [each for s, t in GOOD[:500] for each in ((f"<2en> {s}", t), (f">>deu<< {t}", s))]
     data = config(pairs, valid=None, held_out={"valid": 0.1}, clean=["language"])
     facts = clean_and_split(data, tmp_path)
-    assert facts["left_out"].get("language", {"pairs": 0})["pairs"] < 20
+    assert facts["left_out"].get("language", 0) < 20
     assert facts["splits"]["valid"] > 60
     texts = [
         {
@@ -268,7 +267,7 @@ def test_prepare_subwords_counts_each_left_out_pair_once(config: Callable[..., D
     settings = {"tokens": "subwords", "subwords": {"vocab_size": 330}, "skip_empty": True}
     data = config([*GOOD[:200], (" ", "gone")], valid=[*VALID, ("gone", "")], **settings)
     manifest = prepare(Config(data=data), data_dir=tmp_path / "data").manifest
-    assert manifest["cleaning"]["left_out"]["empty"]["pairs"] == 2
+    assert manifest["cleaning"]["left_out"]["empty"] == 2
     assert manifest["splits"]["train"]["sentences"] == 200
 
 
