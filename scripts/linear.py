@@ -20,7 +20,7 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.adapters.corpora import cleaning, formats, writing
+from transformer_cli.adapters.corpora import cleaning, formats, notices
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.json_text import parse_json
 from transformer_cli.adapters.documents.markup import parse_html
@@ -347,8 +347,8 @@ READERS: dict[str, tuple[Reader, str]] = {
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
     "annotations.has_repeats": (has_repeats, "a|a |a b |犬|ー|ab ba |のは|ก"),
-    "writing.other_script": (lambda text: writing.other_script([text], "zh-TW"), "国|國|a|国國"),
-    "writing.lost_letters": (lambda text: writing.lost_letters([text], "de"), "a |ä |a\u0308|a\u0323\u0308"),
+    "notices.other_script": (lambda text: notices.other_script([text], "zh-TW"), "国|國|a|国國"),
+    "notices.lost_letters": (lambda text: notices.lost_letters([text], "de"), "a |ä |a\u0308|a\u0323\u0308"),
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
     "po.parse_po": (lambda text: parse_po(message(text), CODES[:2]), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),

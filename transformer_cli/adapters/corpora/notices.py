@@ -2,23 +2,26 @@
 
 import logging
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, groupby, islice, starmap
+from itertools import chain, count, groupby, islice, starmap
 from operator import eq
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformer_cli.adapters.corpora.cleaning import ENTITY, MARKUP, mend_encoding
-from transformer_cli.adapters.corpora.writing import lost_letters, other_script
+from transformer_cli.adapters.corpora.formats import script_and_region
 from transformer_cli.data.corpus import read_pairs
 from transformer_cli.scoring.evaluate import ParallelText
 from transformer_cli.scoring.metrics import warn_if_not_nfc
 from transformer_cli.system.terminal import first_few, shorten
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.file_formats import SUBWORD_TEXT, detect_format
+from transformer_cli.text.languages import language_code
 from transformer_cli.text.lines import PairIterator, trigrams
+from transformer_cli.text.normalization import nfc
 
 LINES_CHECKED = 1_000  # of each side of each split
 SUSPICIOUS_SHARE = 0.5  # of lines that are in another format, or the same on both sides
@@ -34,6 +37,22 @@ ORIGINAL_FILE = "go back to the original file, and convert it to UTF-8"
 PLAIN_TEXT_REMEDY = "lines are read as plain text, one sentence each"
 MAX_SIDE_CHARS = 80  # of a side of an example
 MAX_UNKNOWN_RATIO = 4  # of the share of unknown words in held-out text to that in training text
+MIN_LETTERS = 20  # that tell two scripts apart; fewer are not judged
+MIN_WORDS = 2_000  # a text of so many has at least one of the usual letters of its language
+MAX_OTHER_CHINESE, MAX_OTHER_LETTERS = 0.2, 0.5  # shares of letters of another script; the latter has names and terms
+
+_CHINESE_CODECS = {"hans": "gb2312", "hant": "big5"}
+_SCRIPTS = """
+latn:LATIN cyrl:CYRILLIC arab:ARABIC hebr:HEBREW grek:GREEK armn:ARMENIAN deva:DEVANAGARI guru:GURMUKHI beng:BENGALI
+mong:MONGOLIAN tfng:TIFINAGH
+"""
+_SCRIPT_NAMES = dict(each.split(":") for each in _SCRIPTS.split())  # ISO 15924 → first word of its letters in Unicode
+_LETTERS = """
+ca:àéèíò cs:áéíěřščž da:æøå de:äöüß el:άέήίόύώ es:áéíóúñ et:äõöü fi:äö fr:àâçéèê hr:čćšžđ hu:áéíóöőüű is:áðíóöþ
+it:àèéìòù lt:ąčėįšųž lv:āčēīņšū nb:æøå nn:æøå no:æøå pl:ąćęłńóśżź pt:áãâçéíó ro:ăâîșşțţ sk:áčéíľšťýž sl:čšž sq:çë sv:åäö
+tr:çğıöşü vi:ăâđêôơư
+"""
+_USUAL_LETTERS = dict(each.split(":") for each in _LETTERS.split())
 
 _MARK = re.compile(r"(?:[.,。、，]|@-@|-LRB-)(?:\s|$)")  # the last two are a hyphen and a bracket of tokenisers
 _SPACED_MARK = re.compile(rf"\s{_MARK.pattern}")
@@ -95,20 +114,55 @@ def _other_format(lines: Sequence[str], language: str) -> _Finding | None:
     return _Finding(f"text that looks like {name}", PLAIN_TEXT_REMEDY, f"{n:,} of the first {len(lines):,} lines")
 
 
-def _other_script(lines: Sequence[str], language: str) -> _Finding | None:
-    found, remedy = other_script(lines, language), "convert it, or name the language that it is in"
-    return _Finding(f"text in another script than {language}", remedy, found) if found else None
+def other_script(lines: Sequence[str], language: str) -> _Finding | None:
+    """A `TextCheck` for text in another script than its language names.
+
+    Chinese characters tell the scripts apart if only one of GB 2312 (simplified) and Big5 (traditional) has them.
+    """
+    script = script_and_region(language.lower().replace("_", "-")).get("script", "")
+    letters = Counter(filter(str.isalpha, chain.from_iterable(lines)))
+    if script in _CHINESE_CODECS:
+        known = {each: [_can_encode(each, codec) for codec in _CHINESE_CODECS.values()] for each in letters}
+        is_own = {each: found[script == "hant"] for each, found in known.items() if each >= "一" and sum(found) == 1}
+    elif script in _SCRIPT_NAMES:
+        is_own = {each: unicodedata.name(each, "").startswith(_SCRIPT_NAMES[script]) for each in letters}
+    else:
+        return None
+    n_all = sum(letters[each] for each in is_own)
+    others = Counter({each: letters[each] for each, own in is_own.items() if not own})
+    max_share = MAX_OTHER_CHINESE if script in _CHINESE_CODECS else MAX_OTHER_LETTERS
+    if n_all < MIN_LETTERS or others.total() <= max_share * n_all:
+        return None
+    examples, remedy = others.most_common(3), "convert it, or name the language that it is in"
+    evidence = f"{others.total() / n_all:.0%} of the letters, such as {' '.join(each for each, _ in examples)}"
+    return _Finding(f"text in another script than {language}", remedy, evidence)
 
 
-def _lost_letters(lines: Sequence[str], language: str) -> _Finding | None:
-    found, remedy = lost_letters(lines, language), f"correct the sides or the language, or {ORIGINAL_FILE}"
-    return _Finding(f"text without the usual letters of {language}", remedy, found) if found else None
+def lost_letters(lines: Sequence[str], language: str) -> _Finding | None:
+    """A `TextCheck` for text of at least MIN_WORDS words without the usual letters of its language."""
+    usual = _USUAL_LETTERS.get(language_code(language) or "")
+    if usual is None or script_and_region(language.lower().replace("_", "-")).get("script", "latn") != "latn":
+        return None
+    n_words = sum(len(line.split()) for line in lines)
+    n_usual = sum(map({*usual}.__contains__, nfc("\n".join(lines)).lower()))
+    if n_words < MIN_WORDS or n_usual >= n_words / MIN_WORDS:
+        return None
+    evidence = f"{n_usual or 'none'} of the letters {' '.join(usual)} in {n_words:,} words"
+    remedy = f"correct the sides or the language, or {ORIGINAL_FILE}"
+    return _Finding(f"text without the usual letters of {language}", remedy, evidence)
+
+
+def _can_encode(letter: str, codec: str) -> bool:
+    try:
+        return bool(letter.encode(codec))
+    except UnicodeEncodeError:
+        return False
 
 
 TEXT_CHECKS: tuple[TextCheck, ...] = (
     _other_format,
-    _other_script,
-    _lost_letters,
+    other_script,
+    lost_letters,
     _DamagedText(SUBWORD_TEXT, lambda line: detect_format(line.encode()) == SUBWORD_TEXT, 0.1, UNCUT),
     _DamagedText("text that is cut into words", _SPACED_MARK.search, 0.5, UNCUT, _MARK.search),
     _DamagedText(

@@ -8,7 +8,7 @@ import pytest
 from tables import read_tables
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
-from transformer_cli.adapters.corpora.writing import lost_letters, other_script
+from transformer_cli.adapters.corpora.notices import lost_letters, other_script
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.text.words import Tokenizer, Tokens
@@ -191,14 +191,16 @@ TABLES = read_tables(Path(__file__).with_name("letters.txt"))
 @pytest.mark.parametrize(("text", "found"), TABLES["other script"])
 def test_other_script_names_the_share_and_letters(text: str, found: str) -> None:
     language, _, line = text.partition(": ")
-    assert other_script([line] * 10, language) == (found or None)
+    warned = other_script([line] * 10, language)
+    assert (warned.evidence if warned else "") == found
 
 
 @pytest.mark.parametrize(("text", "found"), TABLES["lost letters"])
 def test_lost_letters_are_those_of_the_language(text: str, found: str) -> None:
     language, _, line = text.partition(": ")
     lines = [line] * (2000 // len(line.split()))
-    assert lost_letters(lines, language) == (found or None)
+    warned = lost_letters(lines, language)
+    assert (warned.evidence if warned else "") == found
     assert lost_letters(lines[1:], language) is None
 
 
