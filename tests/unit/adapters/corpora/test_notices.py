@@ -16,7 +16,11 @@ from transformer_cli.text.words import Tokenizer, Tokens
 Sides = tuple[list[str], list[str]]
 Warned = Callable[..., list[str]]
 
-PAIRS = {split: (list(side) for side in zip(*pairs, strict=True)) for split, pairs in read_captions(600).items()}
+SIZES = {"train": 300, "valid": 100, "test": 1}
+PAIRS = {
+    split: (list(side) for side in zip(*pairs[: SIZES[split]], strict=True))
+    for split, pairs in read_captions(300).items()
+}
 TRAIN, VALID = ((next(sides), next(sides)) for sides in (PAIRS["train"], PAIRS["valid"]))
 
 
@@ -91,13 +95,13 @@ ODDITIES: list[tuple[str, Callable[[str, str], tuple[str, str]]]] = [
 
 
 @pytest.mark.parametrize(("oddity", "make"), ODDITIES)
-@pytest.mark.parametrize("n_odd", [60, 20])
+@pytest.mark.parametrize("n_odd", [30, 10])
 def test_suspicious_text_many_odd_pairs_warn_with_an_example(
     oddity: str, make: Callable[[str, str], tuple[str, str]], n_odd: int, warned: Warned
 ) -> None:
     odd = [make(*pair) if number < n_odd else pair for number, pair in enumerate(zip(*TRAIN, strict=True))]
     messages = warned(([source for source, _ in odd], [target for _, target in odd]))
-    if n_odd == 20:  # of 600, which is less than a twentieth
+    if n_odd == 10:  # of 300, which is less than a twentieth
         assert messages == []
     else:
         (message,) = messages
@@ -113,7 +117,7 @@ ESCAPED = (
     *(r"\u00e4", "=C3=A4", "=E4", "%C3%A4", "%E4", "%u00E4", "<U+00E4>", "&auml;", "& auml ;", "&amp;auml;"),
     *(r"\x{e4}", r"\303\244"),
 )
-LIKE = "text that looks like {} (train, source: 600 of the first 600 lines): "
+LIKE = "text that looks like {} (train, source: 300 of the first 300 lines): "
 CUT = "text that is cut into {} (train, target: 'EXAMPLE"
 LOST = "text with wrong or lost letters (train, source: "
 
