@@ -83,7 +83,7 @@ def shipped_configs() -> dict[str, Path]:
 
 
 def find_config(name: str | Path) -> Path:
-    """Returns the file of a config's name; it need not exist."""
+    """Returns the path of a config, given its name or path. The file need not exist."""
     shipped = SHIPPED / f"{name}.yaml"
     is_shipped = NAME.fullmatch(str(name)) and shipped.is_file()
     return shipped if is_shipped and (not os.path.exists(name) or os.path.isdir(name)) else Path(name)

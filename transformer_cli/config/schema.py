@@ -467,7 +467,7 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
 
     @property
     def needs_horizon(self) -> bool:
-        """Whether learning rates depend on the length of training, so that `end` is fixed."""
+        """Whether learning rates depend on the planned end of training, so that a resumed run may not change it."""
         return self.schedule not in ("constant", "inverse_sqrt")
 
     @property

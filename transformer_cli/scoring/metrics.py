@@ -63,9 +63,9 @@ class BleuScore(TextScore):
 def score_text(
     texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, extra_metrics: Iterable[str] = ()
 ) -> dict[str, TextScore]:
-    """Returns the scores of METRICS, then of extra_metrics, by the metric's name.
+    """Returns metric → score, for METRICS and then extra_metrics.
 
-    references: one or several; each has a line for each text. language: the language of texts, for sacreBLEU's
+    references: one or several lists with as many lines as texts. language: the language of texts, for sacreBLEU's
     tokeniser. lowercase: ignore case. extra_metrics: names from EXTRA_METRICS.
     """
     show_status("scoring")

@@ -90,7 +90,7 @@ class WordCodec:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Created on first use: spaCy takes half a second to import, and not every command needs it."""
+        """The tokeniser, created on first use, because importing spaCy takes half a second."""
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     @cached_property

@@ -176,9 +176,9 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
 
 
 def warn_of_suspicious_lines(texts: Mapping[str, tuple[Sequence[str], str]]) -> None:
-    """Warn, once for each of TEXT_CHECKS, of texts that it finds suspicious.
+    """Apply each of TEXT_CHECKS to the first lines of each text, and warn once for each check that finds anything.
 
-    texts: name, such as "train, source" → lines, of which the first are checked, and their language.
+    texts: name, such as "train, source" → lines and their language.
     """
     places: dict[tuple[str, str], list[str]] = {}  # (name, remedy) → where it is
     for where, (lines, language) in texts.items():

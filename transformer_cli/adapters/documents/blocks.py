@@ -68,7 +68,7 @@ class InlineElement:
 
     @property
     def is_break(self) -> bool:
-        """Whether it is proportional and stands for a space: the end of a line or cue, which are not left empty."""
+        """Whether it is the end of a line or cue, which is read as a space. Neither may become empty."""
         return self.is_proportional and self.start < self.end
 
     @property

@@ -103,7 +103,7 @@ def format_by_name(path: Path) -> str | None:
 
 
 def other_kind_by_name(path: Path) -> str | None:
-    """Returns the key of `file_formats.SUFFIXES` for a file's suffix; None if there is none."""
+    """Returns the format of a file that tfm does not translate, by its suffix; None for all other suffixes."""
     return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
 
 

@@ -48,7 +48,7 @@ class TranslatedFile(NamedTuple):
 
     @property
     def checks(self) -> Counter[str]:
-        """How many texts have something to check, by what it is."""
+        """Remark on what to check → the number of texts that have it."""
         return Counter(what for text in self.texts for what in text.to_check)
 
 

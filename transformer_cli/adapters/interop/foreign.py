@@ -103,7 +103,10 @@ def read_file(path: Path, reader: Callable[[Path], T], remedy: str = "download t
 
 
 def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocabulary:
-    """Read a SentencePiece model. tokens: in the order of their rows (None: the model's pieces). Raises DataError."""
+    """Read a SentencePiece model. Raises DataError.
+
+    tokens: the vocabulary, one for each row of the embedding (None: the model's pieces).
+    """
     model = read_file(path, read_bytes, "give the SentencePiece models: vocab.spm, or source.spm and target.spm")
     pieces = SubwordModel.from_bytes(model, path)
     return ForeignVocabulary(model, pieces.all_tokens() if tokens is None else tokens)

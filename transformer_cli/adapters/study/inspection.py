@@ -426,9 +426,9 @@ def attention_record(
 
 
 def vectors_record(translator: Translator, translation: Translation) -> dict[str, Any]:
-    """Returns the vectors before and after the encoder for JSON, in a plane.
+    """Returns the vectors before and after the encoder, projected to two dimensions, for JSON.
 
-    They are scaled to length 1 first: their own lengths differ too much to be shown.
+    They are scaled to length 1 first, because their lengths differ too much for one picture.
     """
     inspection = inspect_translation(translator, translation)
     record: dict[str, Any] = {"source_tokens": inspection.source_tokens}

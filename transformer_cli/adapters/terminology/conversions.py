@@ -77,7 +77,7 @@ class _Conversion(NamedTuple):
 
 
 class Conversions:
-    """The conversions of all messages of a file; stand-ins, which are protected spans, replace them in translations."""
+    """The directives of all messages of a file. While a message is translated, a protected stand-in replaces each."""
 
     def __init__(self) -> None:
         self._found: list[_Conversion] = []
