@@ -28,11 +28,12 @@ def main() -> None:
     if tfm("prepare", "--config", name):
         name = "demo-captions"
         print("\nMulti30k is not available, so this demo uses the embedded corpus instead.")
+    test = "test_2016_flickr" if name == "demo" else "test"
     for arguments in (
         *([] if name == "demo" else [("prepare", "--config", name)]),
         ("train", "--config", name),
-        ("evaluate", "--run", name, "--split", "test_2016_flickr" if name == "demo" else "test", "--split", "valid"),
-        ("evaluate", "--run", name, "--split", "valid", "--beam-size", "4"),
+        ("evaluate", "--run", name, "--split", test, "--split", "valid"),
+        ("evaluate", "--run", name, "--split", test, "--beam-size", "5"),
         ("translate", "--run", name, *SENTENCES[name]),
         ("inspect", "--run", name, "--attention", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[name][-1]),
     ):
