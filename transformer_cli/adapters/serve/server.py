@@ -1,7 +1,7 @@
 """The server process: its socket, signals and log. The one owner of uvicorn. Knows no routes and no translation.
 
-Connections without a request are closed here. The operating system closes a connection whose client does not read its
-answer.
+Connections without a request are closed here: the socket records accepted connections, and the wrapped application
+records their requests. The operating system closes a connection whose client does not read its answer.
 
 nginx in front of it (docs/operating.md) closes idle connections, waits for slow clients and buffers bodies. The server
 does the same (see also `Limits.body_timeout_s` and `Limits.all_bodies_bytes`), because many servers run without a
@@ -16,12 +16,12 @@ import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import signals
@@ -40,32 +40,40 @@ LAST_REQUESTS_S = 1.0  # after a signal, in which open connections may still bri
 log = logging.getLogger(__name__)
 
 
-class _Connection(H11Protocol):
-    deadline = math.inf
-    """when its next request must have arrived"""
-
-    def connection_made(self, transport: Any) -> None:
-        transport.max_size = READ_BYTES
-        self.deadline = monotonic() + HEADER_TIMEOUT_S
-        super().connection_made(transport)
-
-    def on_response_complete(self) -> None:
-        self.deadline = monotonic() + KEEP_ALIVE_S + HEADER_TIMEOUT_S
-        super().on_response_complete()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is being answered."""
-        return not self.cycle or self.cycle.response_complete
+@dataclass(eq=False)
+class _Connection:
+    accepted: socket.socket
+    deadline: float
+    """when its next request must have arrived; infinite while a request is answered"""
 
 
-def bind(host: str, port: int) -> socket.socket:
+class _AcceptedSocket(socket.socket):
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        return super().recv(min(size, READ_BYTES), flags)
+
+
+class ListeningSocket(socket.socket):
+    """A socket that records the connections that asyncio accepts."""
+
+    def __init__(self, *arguments: int) -> None:
+        super().__init__(*arguments)
+        self.connections: dict[Any, _Connection] = {}
+        """by the client's host and port; some are closed"""
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        plain, client = super().accept()
+        accepted = _AcceptedSocket(fileno=plain.detach())
+        self.connections[client[:2]] = _Connection(accepted, monotonic() + HEADER_TIMEOUT_S)
+        return accepted, client
+
+
+def bind(host: str, port: int) -> ListeningSocket:
     """Returns a socket that is bound to an address but not listening. port: 0 for any free one. Raises ConfigError."""
     where = f"--host {host} --port {port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as on_error:
-            bound = on_error.enter_context(socket.socket(family, kind, protocol))
+            bound = on_error.enter_context(ListeningSocket(family, kind, protocol))
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
             on_error.pop_all()
@@ -91,7 +99,7 @@ def notify_systemd() -> None:
 class Server(uvicorn.Server):
     """Serves an ASGI application until a stop signal."""
 
-    def __init__(self, app: ASGIApp, bound: socket.socket) -> None:
+    def __init__(self, app: ASGIApp, bound: ListeningSocket) -> None:
         self._app = app
         self._bound = bound
         self._signal_number: int | None = None
@@ -102,7 +110,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 self._track_requests,
                 interface="asgi3",
-                http=_Connection,
+                http="h11",
                 ws="none",
                 lifespan="on",
                 loop="asyncio",
@@ -130,30 +138,38 @@ class Server(uvicorn.Server):
         yield
 
     async def _track_requests(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application, and a task that closes idle connections."""
+        """Run the application and record when each connection's next request is due."""
         if scope["type"] == "lifespan":
             closing = asyncio.create_task(self._close_idle_connections())
             await self._app(scope, receive, send)
             closing.cancel()
             return
+        connection = self._bound.connections.get(scope["client"]) or _Connection(self._bound, 0.0)  # it was reset
+        connection.deadline = math.inf
 
         async def send_and_close(message: Message) -> None:
             if self.should_exit and message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        await self._app(scope, receive, send_and_close)
+        try:
+            await self._app(scope, receive, send_and_close)
+        finally:
+            connection.deadline = monotonic() + KEEP_ALIVE_S + HEADER_TIMEOUT_S
 
     async def _close_idle_connections(self) -> None:
         """Once a second, close connections without a request in time, and the oldest ones if there are too many."""
-        has_warned = False
+        has_warned, connections = False, self._bound.connections
         while True:
             await asyncio.sleep(CHECK_INTERVAL_S)
-            connections: set[Any] = self.server_state.connections
-            idle = sorted((each for each in connections if each.is_idle), key=lambda each: each.deadline)
+            for client in [client for client, each in connections.items() if each.accepted.fileno() < 0]:
+                del connections[client]
+            idle = [each for each in connections.values() if each.deadline < math.inf]
+            idle.sort(key=lambda each: each.deadline)
             n_late = sum(each.deadline < monotonic() for each in idle)
             for each in idle[: max(n_late, len(connections) - MAX_CONNECTIONS)]:
-                each.transport.abort()
+                with suppress(OSError):  # the client is gone
+                    each.accepted.shutdown(socket.SHUT_RDWR)  # asyncio then closes it
                 if not has_warned:
                     log.warning("connections without a request are closed after %d seconds", HEADER_TIMEOUT_S)
                     has_warned = True
