@@ -24,6 +24,7 @@ from transformer_cli.adapters.corpora import cleaning, formats, notices
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.json_text import parse_json
 from transformer_cli.adapters.documents.markup import parse_html
+from transformer_cli.adapters.documents.opendocument import parse_part as parse_odf
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.translate import join_with_links
@@ -62,7 +63,8 @@ READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
     "adapters.corpora.json_messages adapters.corpora.termbases adapters.documents.json_text "
     "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
-    "adapters.documents.parsed_file adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
+    "adapters.documents.parsed_file adapters.documents.opendocument "
+    "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
     "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
     "adapters.terminology.annotations adapters.terminology.conversions adapters.terminology.glossary "
     "adapters.terminology.list_numbers adapters.terminology.placeholders adapters.terminology.template_code "
@@ -250,6 +252,12 @@ def rendered_json(*texts: str) -> None:
             opened.render([(block.text, []) for block in opened.blocks])
 
 
+def odf(text: str) -> str:
+    """Returns a part of an OpenDocument file with a paragraph."""
+    spaces = "".join(f" xmlns:{name}='urn:oasis:names:tc:opendocument:xmlns:{name}:1.0'" for name in ("text", "style"))
+    return f"<x{spaces}><text:p>{closed(text)}</text:p></x>"
+
+
 def message(text: str) -> bytes:
     """Returns a catalogue with a text of several lines as a message."""
     lines = "".join(f'"{line}"\n' for line in re.sub(r'\\*"|\\*$', "", text).split("\n"))
@@ -306,6 +314,12 @@ DOCX = (
 PPTX = (
     '<a:r><a:rPr lang="de" err="1"/><a:t>a</a:t></a:r>|<a:r><a:t>a⟨\t⟩</a:t></a:r>|<a:br/>|<a:fld><a:t>a</a:t></a:fld>|'
     "<a:endParaRPr/>|<a:r><a:rPr b='1'/><a:t>a </a:t></a:r><a:br/>|<a:tc><a:p><a:r><a:t>a</a:t></a:r></a:p></a:tc>"
+)
+ODF = (
+    "<text:span>a </text:span>|a<text:s/>|<text:s text:c='2'/>|a<text:tab/>|a <text:line-break/>|<text:p>a|&amp;|"
+    "<text:note><text:p>a</text:p></text:note>|<text:span>⟨<text:a>a</text:a>⟩|<text:span>a|<text:note><text:p>a|"
+    "<style:style style:name='a' style:parent-style-name='Code'/>|<text:span text:style-name='a'>a</text:span>|"
+    "<text:date>a</text:date>"
 )
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (
@@ -389,8 +403,13 @@ READERS: dict[str, tuple[Reader, str]] = {
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
-    "word.parse_part": (lambda text: parse_part(docx(text), (CODES[0], CODES[1]), CODES[0]), DOCX),
-    "word.parse_part (PPTX)": (lambda text: parse_part(slide(text), (CODES[0], CODES[1]), kind="slide"), PPTX),
+    "word.parse_part": (lambda text: parse_part(docx(text), CODES[0], languages=(CODES[0], CODES[1])), DOCX),
+    "word.parse_part (PPTX)": (
+        lambda text: parse_part(slide(text), languages=(CODES[0], CODES[1]), kind="slide"),
+        PPTX,
+    ),
+    "opendocument.parse_part": (lambda text: parse_odf(odf(text), CODES[0], languages=(CODES[0], CODES[1])), ODF),
+    "blocks.Document.render (ODF)": (lambda text: rendered(parse_odf(odf(text))), ODF),
     "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),

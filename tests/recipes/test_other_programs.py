@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
@@ -51,17 +50,16 @@ def test_other_program_converts_there_and_back(
     for each, text in FILES.items():
         (tmp_path / each).write_text(text, encoding="utf-8")
     if program == "soffice":
-        name, result = result, "letter.en.odt"
-        run("soffice --headless --infilter='HTML (StarWriter)' --convert-to odt:writer8 letter.html", tmp_path)
+        name = result
+        run("soffice --headless --infilter='HTML (StarWriter)' --convert-to rtf letter.html", tmp_path)
     run(before, tmp_path)
     source = tmp_path / name.replace(".en", "")
     assert tfm("translate", "--input", source, "--output", tmp_path / name, cwd=project)[0] == 0
     run(after, tmp_path)
     words = tfm("translate", *SENTENCES, cwd=project)[1].split("\n")
     if program == "soffice":
-        with ZipFile(tmp_path / result) as archive:
-            found = re.sub(r"<[^>]*>", "", archive.read("content.xml").decode())
-        assert " ".join(words[:2]) in found
+        run("soffice --headless --convert-to txt:Text letter.en.rtf", tmp_path)
+        assert " ".join(words[:2]) in (tmp_path / "letter.en.txt").read_text(encoding="utf-8-sig")
     else:
         expected = FILES[result.replace(".en", "")]
         for sentence, translation in zip(SENTENCES, words, strict=False):

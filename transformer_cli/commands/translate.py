@@ -39,7 +39,8 @@ def translate(
     input_file: Annotated[Path | None, options.Input(
         "--input", "-i", metavar="FILE", help="A file to translate: lines of text, or a document. Or a folder of "
         "documents.")] = None,
-    text_format: Annotated[Literal["text", "html", "docx", "pptx", "xliff", "po", "json", "srt"] | None, options.Input(
+    text_format: Annotated[Literal[
+        "text", "html", "docx", "pptx", "odf", "xliff", "po", "json", "srt"] | None, options.Input(
         "--format", show_default="by the file's name", help="The format of the input: lines of text, or a type of "
         "document.")] = None,
     to: options.ToLanguage = None,

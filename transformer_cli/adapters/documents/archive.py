@@ -4,9 +4,12 @@ import copy
 import io
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from zipfile import BadZipFile, ZipFile
 
+from transformer_cli.adapters.documents.blocks import Document
+from transformer_cli.adapters.documents.parsed_file import ParsedFile, parse_marked
+from transformer_cli.adapters.documents.xmltext import decode_xml
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
@@ -83,3 +86,27 @@ class Archive:
             new.comment = self._file.comment
             new._didModify = True  # type: ignore[attr-defined]  # writes the directory even if no member was changed
         return out.getvalue()
+
+
+def parse_members(
+    archive: Archive,
+    parsers: Mapping[str, Callable[[str, str], Document]],
+    language: str,
+    decode: Callable[[bytes], tuple[str, Callable[[str], bytes]]] = decode_xml,
+) -> ParsedFile:
+    """Parse members of an archive; those that it lacks are left out. Raises DataError.
+
+    parsers: name of a member → takes its text and a language, as in `parse_marked`. language: see there. decode: see
+    `decode_xml`.
+    """
+    contents = {name: content for name in parsers if (content := archive.read(name)) is not None}
+    texts = {name: decode(content) for name, content in contents.items()}
+
+    def assemble(*parts: str) -> bytes:
+        new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
+        return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
+
+    def parse(language: str) -> list[Document]:
+        return [parsers[name](text, language) for name, (text, _) in texts.items()]
+
+    return ParsedFile(parse_marked(parse, language), assemble, warnings=archive.warnings)

@@ -10,6 +10,7 @@ from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_
 from transformer_cli.adapters.documents.files import PLAIN_TEXT
 from transformer_cli.adapters.documents.json_text import parse_json
 from transformer_cli.adapters.documents.markup import html_encoding, parse_html
+from transformer_cli.adapters.documents.opendocument import parse_opendocument
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.documents.po import parse_po
 from transformer_cli.adapters.documents.subtitles import parse_subtitles
@@ -41,6 +42,7 @@ PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFi
     "html": _parse_html_file,
     "docx": lambda content, languages, _: parse_word(content, languages),
     "pptx": lambda content, languages, _: parse_word(content, languages, "slide"),
+    "odf": lambda content, languages, _: parse_opendocument(content, languages),
     "xliff": parse_xliff,
     "po": parse_po,
     "json": parse_json,

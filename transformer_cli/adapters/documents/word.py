@@ -19,9 +19,9 @@ from itertools import accumulate, chain, groupby, pairwise
 from operator import itemgetter
 from pathlib import PurePosixPath
 
-from transformer_cli.adapters.documents.archive import Archive
+from transformer_cli.adapters.documents.archive import Archive, parse_members
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, Unescaped, nested_pairs
-from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile, parse_marked
+from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.languages import is_language_code, is_other_language
@@ -80,7 +80,7 @@ _DATA_FIELD = re.compile(  # by its code
     re.IGNORECASE,
 )
 _MAX_CODE_CHARS = 100  # of a field's code, which decide what its result is
-_CODE_STYLE = re.compile(  # the id of a style; HTMLPreformatted is not one, since much pasted prose has it
+CODE_STYLE = re.compile(  # the id of a style; HTMLPreformatted is not one, since much pasted prose has it
     r"(?:HTML|Inline|Program|Source)?-?(?:Code|Codice|Cdigo)(?:Block|Fragment|HTML|Inline|Snippet|Text)?(?:Char)?"
     r"|HTML(?:Keyboard|Sample|Typewriter|Variable)|Verbatim(?:Char)?|SourceText|Quell(?:text|code)|[A-Z]\w{1,20}Tok",
     re.IGNORECASE,
@@ -140,29 +140,20 @@ def parse_word(content: bytes, languages: LanguagePair, kind: str = "word") -> P
         for event in xml_events(decode_xml(types or b"<a/>")[0], _PREFIXES)
         if event.kind == "start" and (found := _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", "")))
     }
-    contents = {name: part for name in parts if (part := archive.read(name)) is not None}
-    texts = {name: decode_xml(part) for name, part in contents.items()}
-    if kind not in (parts[part] for part in texts):
+    if kind not in (parts[name] for name in parts if name in archive.names):
         raise DataError(f"not {NAMES[kind]}; give it the suffix of its format")
-
-    def assemble(*parts: str) -> bytes:
-        new = {name: encode(part) for (name, (_, encode)), part in zip(texts.items(), parts, strict=True)}
-        return archive.replace_members({name: part for name, part in new.items() if part != contents[name]})
-
-    def parse(language: str) -> list[Document]:
-        return [parse_part(text, languages, language, parts[name], name) for name, (text, _) in texts.items()]
-
+    parsers = {name: partial(parse_part, languages=languages, kind=kind, name=name) for name, kind in parts.items()}
     # PowerPoint marks each run with the language of the keyboard, as in `lang="en-US">Einträge`, so it says nothing
-    return ParsedFile(parse_marked(parse, languages[0] if kind == "word" else ""), assemble, warnings=archive.warnings)
+    return parse_members(archive, parsers, languages[0] if kind == "word" else "")
 
 
 def parse_part(
-    source: str, languages: LanguagePair = ("", ""), language: str = "", kind: str = "word", name: str = ""
+    source: str, language: str = "", *, languages: LanguagePair = ("", ""), kind: str = "word", name: str = ""
 ) -> Document:
     """Parse the XML of one part of a document into paragraphs. Raises DataError if it is not well-formed.
 
-    languages: codes of source and target; a w:lang of the source language gets the target language. language: see
-    `parse_marked`. kind: "word", "slide", "layout" or "drawing". name: of the part.
+    language: see `parse_marked`. languages: codes of source and target; a w:lang of the source language gets the target
+    language. kind: "word", "slide", "layout" or "drawing". name: of the part.
     """
     document = Document([], [], place=f"{PurePosixPath(name).stem}, " * bool(name))
     escape, own = escape_like(source), primary_subtag(languages[0])
@@ -220,7 +211,7 @@ class _DataFinder:
         name, value, codes = event.name, event.attributes.get, self._codes
         kind = value("w:fldCharType")
         self._styled.discard(name)
-        if name in _STYLED and _CODE_STYLE.fullmatch(value("w:val", "")):
+        if name in _STYLED and CODE_STYLE.fullmatch(value("w:val", "")):
             self._styled.add(_STYLED[name])
         if self._n_open or (name == "w:fldSimple" and _DATA_FIELD.match(value("w:instr", ""))):
             self._n_open += step

@@ -24,7 +24,14 @@ from transformer_cli.adapters.corpora.xliff_state import (
 from transformer_cli.adapters.documents.blocks import Builder, Inline, InlineKind, Place, escaping_writer, nested_pairs
 from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
-from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
+from transformer_cli.adapters.documents.xmltext import (
+    XmlEvent,
+    decode_xml,
+    escape_like,
+    set_attributes,
+    tag_name,
+    xml_events,
+)
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
@@ -99,7 +106,7 @@ def parse_xliff(
     build.end_block()
     if version is XLIFF_1 or build.document.blocks or kept[NO_LETTER]:  # XLIFF 2 allows it only if there are targets
         for index, raw in without_target:
-            build.document.parts[index] = _set_attributes(raw, {version.target_language: languages[1]})
+            build.document.parts[index] = set_attributes(raw, {version.target_language: languages[1]})
     return ParsedFile([build.document], encode, kept, named)
 
 
@@ -154,13 +161,13 @@ def _add_unit(
         raws[start] = raws[start].removesuffix("/>") + ">" * raws[start].endswith("/>")
         raws[end] = raws[end] or f"</{tag_name(unit[start].raw)}>"
     for tag in (unit[span[0]].raw for span in (source, seg_source) if span):  # what the inline elements may need
-        raws[target[0]] = _set_attributes(raws[target[0]], {each[1]: each[2] for each in _NAMESPACE.finditer(tag)})
+        raws[target[0]] = set_attributes(raws[target[0]], {each[1]: each[2] for each in _NAMESPACE.finditer(tag)})
     if is_whole:
         marked = 0 if version is XLIFF_2 else target[0]
-        raws[marked] = _set_attributes(raws[marked], version.mt_state)
+        raws[marked] = set_attributes(raws[marked], version.mt_state)
     for index, each in enumerate(unit):
         if each.kind == "start" and each.name == "sdl:seg" and each.attributes.get("id") in to_translate:
-            raws[index] = _set_attributes(each.raw, MT_SEGMENT)
+            raws[index] = set_attributes(each.raw, MT_SEGMENT)
     last = 0
     for name, (start, end) in to_translate.items():
         build.end_block(*raws[last : start + 1])
@@ -274,13 +281,3 @@ def _needs_translation(
     is_equal = [each.raw for each in one] == [each.raw for each in other]
     is_renewed = renew and has_letter("".join(each.text for each in one)) and is_untouched_suggestion(attributes)
     return not has_content or is_renewed or (is_equal and is_untranslated_copy(attributes))
-
-
-def _set_attributes(tag: str, attributes: Mapping[str, str]) -> str:
-    for name, value in attributes.items():
-        new = f' {name}="{value}"'
-        tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)
-        if not n_found:
-            end = len(tag) - 1 - tag.endswith("/>")
-            tag = tag[:end] + new + tag[end:]
-    return tag

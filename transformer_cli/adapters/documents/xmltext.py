@@ -1,9 +1,9 @@
-"""Cuts XML into tags and text, byte for byte. Expands no entities, refuses document types. Only importer of expat."""
+"""Cuts XML into tags and text, byte for byte. Expands no entities, refuses definitions. Only importer of expat."""
 
 import html
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.parsers import expat
 
 from transformer_cli.adapters.documents.parsed_file import decode_text
@@ -49,8 +49,9 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
         space, _, local = name.rpartition(" ")
         return (prefixes.get(space, "?:") if space else "") + local
 
-    def refuse(*_: Any) -> None:
-        raise DataError("XML with a document type, which may define entities; save it without one")
+    def refuse_entities(name: str, system_id: str | None, public_id: str | None, has_definitions: int) -> None:
+        if has_definitions:  # otherwise it only names a file, which is not read
+            raise DataError("XML with a document type that may define entities; save it without one")
 
     def add(kind: str, name: str = "", text: str = "", attributes: Mapping[str, str] = {}) -> None:
         found.append((parser.CurrentByteIndex, kind, name, text, attributes))
@@ -62,7 +63,7 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
     parser.CharacterDataHandler = lambda text: add("text", "", text)
     parser.StartCdataSectionHandler = parser.EndCdataSectionHandler = lambda: add("text")
     parser.DefaultHandler = lambda _: add("other")
-    parser.StartDoctypeDeclHandler = refuse
+    parser.StartDoctypeDeclHandler = refuse_entities
     content, last, n_events, depth = source.encode(), 0, 0, 0
     raws, texts = list[str](), list[str]()  # of text in several pieces
     for position in range(0, len(content) + PARSED_BYTES, PARSED_BYTES):
@@ -103,3 +104,14 @@ def escape_like(source: str) -> Callable[[str], str]:
     table = {ord(char): entity for char, entity in {"&": "&amp;", "<": "&lt;", ">": "&gt;", **entities}.items()}
     table[10] = "\r\n" if "\r\n" in source else "\n"
     return lambda text: text.translate(table)
+
+
+def set_attributes(tag: str, attributes: Mapping[str, str]) -> str:
+    """Returns a start tag with new values of some attributes."""
+    for name, value in attributes.items():
+        new = f' {name}="{value}"'
+        tag, n_found = re.subn(rf"\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", new, tag, count=1)
+        if not n_found:
+            end = len(tag) - 1 - tag.endswith("/>")
+            tag = tag[:end] + new + tag[end:]
+    return tag

@@ -59,9 +59,38 @@ PPTX = {
     "ppt/vbaProject.bin": "a",
     **{kind: f"<p:x{SPACES}>{content}</p:x>" for kind, content in SLIDES.items()},
 }
+ODF_SPACES = "".join(
+    f' xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
+    for prefix, name in {
+        "fo": "xsl-fo-compatible", "svg": "svg-compatible", "office": "office", "style": "style", "text": "text",
+        "table": "table", "draw": "drawing", "manifest": "manifest",
+    }.items()
+)  # fmt: skip
+ODF = {
+    "mimetype": "application/vnd.oasis.opendocument.text",
+    "content.xml": '<style:style style:name="C" style:family="text" style:parent-style-name="Source_20_Text"/>'
+    '<style:style style:name="F" style:family="text"><style:text-properties fo:language="fr"/></style:style>'
+    '<style:style style:name="D" style:family="text">'
+    '<style:text-properties fo:language="‹de|en›" fo:country="‹DE|none›"/></style:style>'
+    '<text:p>«ein »<text:span text:style-name="B">«roter »<text:a href="x">«hund»</text:a></text:span>'
+    "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>«siehe»</text:p></text:note-body>"
+    '</text:note><text:span text:style-name="C">code</text:span>‹<text:s/>| ›«da »<text:s/>«und dort»<text:tab/>'
+    '«Neu»<text:s text:c="4"/>«Alt»<text:line-break/>«dann» <text:span text:style-name="F">oui</text:span> '
+    "<text:date>heute</text:date></text:p><draw:frame><svg:title>«bild»</svg:title><draw:text-box><text:p>«kasten»</text:p></draw:text-box>"
+    "</draw:frame><text:tracked-changes><text:p>weg</text:p></text:tracked-changes>"
+    '<table:table-cell office:value-type="string"><text:p>«wort»</text:p></table:table-cell>'
+    '<table:table-cell office:value-type="date"><text:p>3. mai</text:p></table:table-cell>'
+    '<table:table-cell table:formula="of:=A1" office:value-type="string"><text:p>wort</text:p></table:table-cell>',
+    "styles.xml": "<style:footer><text:p>«fuss»</text:p></style:footer>",
+    "meta.xml": '<dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">«titel»</dc:title>'
+    '<dc:language xmlns:dc="http://purl.org/dc/elements/1.1/">‹de-AT|en›</dc:language>',
+    "Basic/script.xlb": "a",
+}
+ODF |= {name: f"<office:x{ODF_SPACES}>{ODF[name]}</office:x>" for name in ODF if name.endswith(".xml")}
+LOCKED = {**ODF, "META-INF/manifest.xml": f"<manifest:encryption-data{ODF_SPACES}/>"}
 
 
-@pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX)])
+@pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX), ("odf", ODF)])
 def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str, parts: Parts) -> None:
     content = packed(parts)
     opened = PARSERS[file_format](content, ("de", "en"), TranslationSettings())
@@ -77,7 +106,11 @@ def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str
 
 @pytest.mark.parametrize(
     ("file_format", "parts", "said"),
-    [("pptx", {"a": "b"}, "not a PowerPoint presentation .PPTX.; give it the suffix of its format")],
+    [
+        ("pptx", {"a": "b"}, "not a PowerPoint presentation .PPTX.; give it the suffix of its format"),
+        ("odf", {"a": "b"}, "not an OpenDocument file; give it the suffix of its format"),
+        ("odf", LOCKED, "encrypted; save the document without a password"),
+    ],
 )
 def test_archive_format_refuses_other_files(file_format: str, parts: Parts, said: str) -> None:
     with pytest.raises(DataError, match=said):
