@@ -99,8 +99,9 @@ def test_open_run_without_checkpoint_takes_new_settings(train_tiny: TrainTiny, t
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
 
 
-def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Path, tmp_path: Path) -> None:
-    with opened(tmp_path / "tiny", "training.precision=auto") as new:
+def test_open_run_new_keeps_its_dataset_precision_and_shards(opened: Open, project: Path, tmp_path: Path) -> None:
+    with opened(tmp_path / "tiny", "training.precision=auto", "training.shards=null") as new:
+        assert new.run.config.training.shards == choose_shards(None, SINGLE_PROCESS)
         (dataset,) = (project / "data").iterdir()
         assert new.dataset.folder == dataset
         assert f"files.de-en-{new.run.config.data.fingerprint}" == dataset.name
@@ -115,17 +116,6 @@ def test_open_run_resumed_takes_changed_settings(opened: Open, folder: Path) -> 
         assert (training.patience, training.save_minutes, training.num_threads, training.epochs) == (7, 3, 2, 9)
         assert (training.precision, run.run.config.decoding.beam_size) == ("float32", 5)
         assert Run.open(folder).config == run.run.config
-
-
-def test_open_run_resumed_keeps_its_shards(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
-    with opened(tmp_path / "new", "training.shards=null") as new:
-        assert new.run.config.training.shards == choose_shards(None, SINGLE_PROCESS)
-    shards = choose_shards(None, SINGLE_PROCESS) + 1  # those of another machine
-    folder = train_tiny(tmp_path, *STUCK, "training.epochs=1", f"training.shards={shards}").folder
-    with opened(folder, "training.epochs=9", "training.shards=null") as run:
-        assert run.run.config.training.shards == shards
-    with pytest.raises(ConfigError, match=rf"training\.shards: {shards} → 1\)"), opened(folder, "training.shards=1"):
-        pass
 
 
 def test_open_run_resumed_in_another_precision_says_so(
