@@ -26,7 +26,7 @@ _KEPT_PART = re.compile(  # an option that begins a line, up to its text; `words
     r"((?:\A|(?<=\\n)) *-{1,2}[\w?#@](?:(?! {2}|\\[nt]).)*(?: {2,}|(?:\\t)+)(?=\S)"
     r"|(?<![\w`])(?::[a-zA-Z][\w:+.-]*:)?`(?=[^`<>]+ <[^`<>]+>`)| <[^`<>]+>`_{0,2})"
 )
-_PLURAL_RULES = {  # of a header → the strings that the plural forms translate
+_PLURAL_RULES = {  # of a header → the source string of each plural form
     re.compile(r"nplurals\s*=\s*1\s*;"): ["msgid_plural"],
     re.compile(r"nplurals\s*=\s*2\s*;\s*plural\s*=[\s(]*n\s*(?:!=|>)\s*1[\s)]*(?:;|\\n|\Z)"): ["msgid", "msgid_plural"],
 }
