@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tables import read_table
+from tables import read_table, read_tables
 from transformer_cli.config.comments import commented_settings
 from transformer_cli.config.load import (
     differences,
@@ -24,7 +24,7 @@ from transformer_cli.config.yaml_text import dump_yaml, inline_yaml, parse_yaml
 from transformer_cli.errors import ConfigError
 
 WRONG = read_table(Path(__file__).with_name("wrong_configs.txt"))
-CHANGES = read_table(Path(__file__).with_name("changes.txt"))
+TABLES = read_tables(Path(__file__).with_name("changes.txt"))
 WRONG_OVERRIDES = read_table(Path(__file__).with_name("wrong_overrides.txt"))
 CONFIGS = Path(__file__).parents[3] / "configs"
 YAMLS = sorted(CONFIGS.rglob("*.yaml"), key=lambda path: path.stem)
@@ -88,18 +88,9 @@ def test_load_config_file_takes_precedence_over_shipped(here: Path) -> None:
     assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "name"),
-    [
-        ([], "multi30k"),
-        (["model.d_model=512", "data.tokens=subwords"], "multi30k"),
-        (["data.source=en", "data.target=de"], "multi30k.en-de"),
-        (["data.corpus=captions"], "captions.de-en"),
-        (["name=mine", "data.corpus=captions"], "mine"),
-    ],
-)
-def test_run_name_follows_corpus_and_languages(overrides: list[str], name: str) -> None:
-    assert load_config(None, overrides).run_name == name
+@pytest.mark.parametrize(("overrides", "name"), [*TABLES["run names"], ("", "multi30k")])
+def test_run_name_follows_corpus_and_languages(overrides: str, name: str) -> None:
+    assert load_config(None, overrides.split()).run_name == name
 
 
 def test_load_config_empty_file_is_the_defaults(path: Path) -> None:
@@ -207,7 +198,7 @@ def test_pretrained_with_tied_embeddings_has_one_side(path: Path, vectors: str, 
     assert untied == {**pretrained, **({"target": "/name"} if "target" in vectors else {})}
 
 
-@pytest.mark.parametrize(("override", "change"), [*CHANGES, (" training.seed = 3", "training.seed 3")])
+@pytest.mark.parametrize(("override", "change"), [*TABLES["changes"], (" training.seed = 3", "training.seed 3")])
 def test_set_changes_one_key(override: str, change: str) -> None:
     key, value = change.split(" ", 1)
     assert settings_by_key(load_config(None, [override])) == {**settings_by_key(Config()), key: json.loads(value)}

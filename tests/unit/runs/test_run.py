@@ -12,6 +12,7 @@ import torch
 
 from sealed import edit_sealed
 from small_run import make_run
+from tables import read_table
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.finding import find_run, write_latest
@@ -81,25 +82,15 @@ def test_find_tokenizer_run_with_other_settings_is_refused(run: Run, update: dic
     assert str(caught.value) == f"{what} ({message}); set them to the values of that run"
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("run.json", "[]", "{}/run.json: damaged: its content is not what was written"),
-        ("SHA256SUMS", "", "{}/SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a file beside it"),
-        ("SHA256SUMS", None, "{}/SHA256SUMS: missing; copy it"),
-        ("config.yaml", "nmae: a", "{0}/config.yaml: line 1: nmae: unknown key; did you mean name?"),
-        ("config.yaml", None, "{0}: incomplete run: {0}/config.yaml: missing; copy it"),
-        ("source.vocab.txt", None, "{0}: incomplete run: {0}/source.vocab.txt: missing; copy it"),
-        ("target.detokenizer.json", "{", "{0}: damaged run: {0}/target.detokenizer.json: damaged: its content is not"),
-    ],
-)
-def test_open_damaged_run_names_the_damage(run: Run, name: str, content: str | None, message: str) -> None:
+@pytest.mark.parametrize(("file", "message"), read_table(Path(__file__).with_name("damaged_files.txt")))
+def test_open_damaged_run_names_the_damage(run: Run, file: str, message: str) -> None:
+    name, is_there, content = file.partition(":")
     (run.folder / name).unlink()
-    if content is not None:
-        (run.folder / name).write_text(content, encoding="latin-1")
+    if is_there:
+        (run.folder / name).write_text(content.lstrip(), encoding="utf-8")
     with pytest.raises((CheckpointError, ConfigError)) as caught:
         Run.open(run.folder)
-    assert str(caught.value).startswith(message.format(run.folder))
+    assert str(caught.value).startswith(message.replace("{}", str(run.folder)))
     assert "\n" not in str(caught.value)
 
 

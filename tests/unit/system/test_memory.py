@@ -20,6 +20,6 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) * resource.g
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="only glibc has mallopt")
-def test_keep_freed_memory_takes_no_new_pages_for_a_second_allocation():
+def test_keep_freed_memory_takes_no_new_pages_for_a_second_allocation() -> None:
     taken = int(subprocess.run([sys.executable, "-c", AGAIN], capture_output=True, check=True, text=True).stdout)
     assert taken < 1 << 20

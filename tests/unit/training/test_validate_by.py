@@ -59,13 +59,12 @@ def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
     reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(translation_score, "greedy_translations", lambda *given: [normalize("NFC", reference)] * 2)
-    folders = {"data_dir": tmp_path / "data"}
     model = {"d_model": 4, "num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
     training = {"epochs": 1, "warmup_steps": 0, "best_checkpoint_metric": "bleu"}
     data = {"corpus": "pairs", "target": "xx", "min_freq": 1}
     config = Config.model_validate({"name": "a", "data": data, "model": model, "training": training})
-    prepare(config, pairs={"train": [("Hund", reference)] * 9, "valid": [("Hund", reference)] * 2}, **folders)
-    run = train(config, runs_dir=tmp_path / "runs", **folders)
+    prepare(config, pairs={"train": [("Hund", reference)] * 9, "valid": [("Hund", reference)] * 2}, data_dir=tmp_path)
+    run = train(config, data_dir=tmp_path, runs_dir=tmp_path / "runs")
     assert [each["valid_score"] for each in run.history()] == [pytest.approx(100)]
     said = "valid: 2 of 2 references are not in NFC, the Unicode form that models write"
     assert [message.startswith(said) for message in caplog.messages].count(True) == 2

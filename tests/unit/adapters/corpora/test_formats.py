@@ -514,7 +514,7 @@ def test_read_texts_two_json_files_with_the_same_keys_are_pairs(
     paths[1].write_text(f'{start}"d": "x", "id": "x_y", "a": {{"b": "dog"}}}}', encoding="utf-8")
     texts = pair_files(paths, settings())
     found = list(read_texts(texts, settings(), lambda *each: left_out.append(each[:3])))
-    assert found == [("Hund", "dog", Location(*paths, 1, "message"))]
+    assert found == [("Hund", "dog", Location(paths[0], paths[1], 1, "message"))]
     assert left_out == [("not translated", "Ka\ntze", "")]
     for each, said in (
         (paths[:1], "which is only one side"),
