@@ -14,7 +14,7 @@
 Modules that take long to import are imported inside functions.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,28 +112,17 @@ def _training_callbacks(config: Config, runs_dir: Path) -> "list[Callback]":
     from transformer_cli.adapters.finetuning.pretrained import InitialWeights, PretrainedVectors
     from transformer_cli.adapters.finetuning.replay import Replay
     from transformer_cli.adapters.study.curves import DrawCurves, TensorBoard
+    from transformer_cli.training.callbacks import keys_of_callbacks
     from transformer_cli.training.translation_score import Examples, TranslationScore
 
     def translate_by_initial_model(lines: Sequence[str]) -> Iterable[str]:
         translator = Translator(config.training.initialize_from, config.training.device, runs_dir=runs_dir)
         return translator.with_options(on_too_long="blank").translate(lines)
 
-    found: list[Callback] = []
-    if config.model.pretrained:
-        found.append(PretrainedVectors())
-    if config.training.initialize_from is not None:
-        found.append(InitialWeights())
-    if config.training.extra_valid:
-        found.append(Interpolation())
-    if config.training.replay:
-        found.append(Replay(translate_by_initial_model))
-    if config.training.tensorboard:
-        found.append(TensorBoard())
-    if config.training.needs_scores:
-        found.append(TranslationScore())
-    if config.training.examples:
-        found.append(Examples())
-    return [*found, DrawCurves()]
+    kinds = (PretrainedVectors, InitialWeights, Interpolation, TensorBoard, TranslationScore, Examples)
+    makers: dict[str, Callable[[], Callback]] = {kind.implements: kind for kind in kinds}
+    makers[Replay.implements] = partial(Replay, translate_by_initial_model)
+    return [*(makers[key]() for key in keys_of_callbacks(config)), DrawCurves()]
 
 
 def finetuning_table(run: Run, *, data_dir: Path = Path("data")) -> tuple[list[tuple[str, ...]], list[str]]:

@@ -122,14 +122,14 @@ class Translator:
         check_list("sentences", sentences)
         self._check()
         encoded = self._encode_lines(sentences, 1, lambda n: places[n - 1] if places else f"line {n}", lambda: False)
-        lines = list(encoded)
-        with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, range(len(lines)), bar.update)
+        return self._translate_all(list(encoded))
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[EncodedText]) -> list[Translation]:
         """Like `translate_detailed`, for sentences that `TextPipeline.encode` has encoded already."""
         self._check()
-        lines = list(map(self.pipeline.line_encoder().from_encoded, sentences, encoded))
+        return self._translate_all(list(map(self.pipeline.line_encoder().from_encoded, sentences, encoded)))
+
+    def _translate_all(self, lines: Sequence[InputLine]) -> list[Translation]:
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, range(len(lines)), bar.update)
 

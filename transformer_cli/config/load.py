@@ -234,21 +234,18 @@ def map_paths(value: Any, change: Callable[[str], str]) -> Any:
 
 def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> list[OptionKey]:
     """Applies all overrides. Returns their keys and options. Warns of a key that is set twice."""
-    given = [_apply_override(tree, override) for override in overrides]
+    given = []
+    for override in overrides:
+        option = shorten(override, 100)
+        dotted, equals, text = override.partition("=")
+        if not equals or not all(dotted.strip().split(".")):
+            raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")
+        given.append(_set_key(tree, dotted.strip(), parse_yaml(text, f"{option}: "), option))
     last = dict(given)
     for key, option in given:
         if option is not last[key]:
             log.warning("%s: ignored, since %s follows", option, last[key])
     return given
-
-
-def _apply_override(tree: dict[str, Any], override: str) -> OptionKey:
-    """Sets a key of the tree, as in `training.epochs=3`. Returns the key and the option, for errors."""
-    option = shorten(override, 100)
-    dotted, equals, text = override.partition("=")
-    if not equals or not all(dotted.strip().split(".")):
-        raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")
-    return _set_key(tree, dotted.strip(), parse_yaml(text, f"{option}: "), option)
 
 
 def _set_key(tree: dict[str, Any], dotted: str, value: Any, option: str) -> OptionKey:

@@ -127,9 +127,9 @@ class Callback:
         """Finish: training has ended, was stopped or has failed. Only the main process calls this."""
 
 
-def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
-    """Raises ConfigError for a setting that training would ignore, since no callback implements it."""
-    left_to_callbacks = {
+def keys_of_callbacks(config: Config) -> list[str]:
+    """Returns the settings in use that callbacks implement, by dotted key, in the order of the callbacks."""
+    values = {
         "model.vectors": config.model.pretrained,
         "training.initialize_from": config.training.initialize_from,
         "training.extra_valid": config.training.extra_valid,
@@ -138,8 +138,13 @@ def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> No
         "training.best_checkpoint_metric": config.training.needs_scores,
         "training.examples": config.training.examples,
     }
-    for key, value in left_to_callbacks.items():
-        if value and key not in [each.implements for each in callbacks]:
+    return [key for key, value in values.items() if value]
+
+
+def refuse_without_callback(config: Config, callbacks: Sequence[Callback]) -> None:
+    """Raises ConfigError for a setting that training would ignore, since no callback implements it."""
+    for key in keys_of_callbacks(config):
+        if key not in [each.implements for each in callbacks]:
             raise ConfigError(f"{key}: no callback implements it; use transformer_cli.train, or pass one that does")
 
 

@@ -130,7 +130,8 @@ class Trainer:
         if self.validations:
             self._call_on_validation()  # in case the process was killed before this call
         with stop_signals(self.interruption), ExitStack() as ending:
-            ending.callback(self._call_on_end)
+            for callback in reversed(self.callbacks) if self.world.is_main else ():
+                ending.callback(callback.on_end, self)
             ending.callback(self._bar.close)
             try:
                 while not state.has_ended(training):
@@ -272,10 +273,6 @@ class Trainer:
     def _call_on_validation(self) -> None:
         for callback in self.callbacks if self.world.is_main else ():
             callback.on_validation(self)
-
-    def _call_on_end(self) -> None:
-        for callback in self.callbacks if self.world.is_main else ():
-            callback.on_end(self)
 
     def _validate(self) -> Validation:
         """Validate the model. All processes return the same. Raises ConfigError if training has diverged."""
