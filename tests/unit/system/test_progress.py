@@ -2,6 +2,7 @@
 
 import io
 import logging
+from contextlib import redirect_stderr
 from typing import Any
 
 import pytest
@@ -14,10 +15,8 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_bar_on_a_terminal_shows_progress_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
+def test_bar_on_a_terminal_shows_progress_and_vanishes() -> None:
+    with redirect_stderr(Terminal()) as terminal, progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
         bar.update(1000)
         bar.set_postfix_str("")  # redraws
     shown = terminal.getvalue()
@@ -61,10 +60,8 @@ def test_short_bars_without_a_terminal_share_the_minute(clock: list[float], capl
 
 
 @pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
-def test_bar_with_total_1_or_is_silent_shows_nothing(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with progress.bar("Training", unit="step", **options) as bar:
+def test_bar_with_total_1_or_is_silent_shows_nothing(options: dict[str, Any]) -> None:
+    with redirect_stderr(Terminal()) as terminal, progress.bar("Training", unit="step", **options) as bar:
         bar.update()
         bar.set_postfix_str("")
     assert terminal.getvalue() == ""
