@@ -27,6 +27,7 @@ from transformer_cli.training.translation_score import greedy_hypotheses
 
 N_BATCHES, N_SHOWN = 3, 5  # batches, and pairs of each, that are shown
 MIN_CORRELATION = 0.3  # of lengths
+N_TIMED = 4  # steps of half a batch; the fastest counts, since other programs may run
 RATES, SWEEP_S, SWEEP_STEPS = (1e-5, 1.0), 45, (25, 120)  # first and last rate; time; fewest and most steps
 MARGIN = 4  # between the rate at which the loss is lowest and the suggested one
 N_PAIRS, LEARN_S, WARMUP, LEARNED = 16, 40, 20, 0.05  # to learn by heart; time; steps; nats per target token
@@ -78,7 +79,7 @@ def train_on_trial(trainer: TrainerView, picture: Path) -> Iterator[str]:
     steps = [plan[at : at + size] for at in range(0, len(plan), size)]
     halves = [[rows[: (len(rows) + 1) // 2] for rows in batches] for batches in steps]
     show_status("learning rates")
-    half_seconds = min(seconds for _, seconds in train_steps(learner, split, cycle(halves), repeat(RATES[0], 4)))
+    half_seconds = min(seconds for _, seconds in train_steps(learner, split, cycle(halves), repeat(RATES[0], N_TIMED)))
     half_memory = peak_memory(learner.device)
     rates = np.geomspace(*RATES, int(np.clip(SWEEP_S / 2 / half_seconds, *SWEEP_STEPS)))
     losses, times = zip(*train_steps(learner, split, cycle(steps), rates), strict=True)
@@ -86,12 +87,13 @@ def train_on_trial(trainer: TrainerView, picture: Path) -> Iterator[str]:
     yield (
         f"speed: {seconds:.2g} s per step, peak memory {peak_memory(learner.device)}, "
         f"{time_estimate(trainer, epoch_seconds=seconds * len(steps))} until the end; with half the batch size "
-        f"{half_seconds:.2g} s, {half_memory}, and {2 * half_seconds / min(times):.2g} times as long"
+        f"{half_seconds:.2g} s, {half_memory}, and {2 * half_seconds / min(times[:N_TIMED]):.2g} times as long"
     )
     smooth = np.convolve(np.pad(losses, 2, mode="edge"), np.full(5, 0.2), "valid")
     limit, given = float(rates[smooth.argmin()]), training.learning_rate
     suggested = float(f"{limit / MARGIN:.1g}")
-    verdict = "high: it needs warm-up" if given > limit / 2 else "low" if given < suggested / 10 else "fine"
+    needs_warmup = given > limit / 2 and not training.warmup_steps
+    verdict = "high: it needs warm-up" if needs_warmup else "low" if given < suggested / 10 else "fine"
     verdict = "TOO HIGH" if given > limit else verdict
     marks = {"suggested": suggested, "config": given}
     plots.save(plots.draw_sweep(rates[: len(losses)], smooth, marks), picture)
