@@ -108,31 +108,39 @@ def _open_on_main(
             remedy += f"{folder / 'config.yaml'} to resume it with the old text"
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
     texts = read_texts(dataset, config.model.max_length)
-    run = old or _create_run(folder, config, callbacks, dataset, device, fresh=fresh)
-    opened = load_run(run, dataset, texts)
     if old is None:
-        for callback in callbacks:
-            callback.on_new_run(run, opened.checkpoint)
-        return opened
+        return _begin(folder, config, callbacks, dataset, texts, device, fresh=fresh)
+    opened = load_run(old, dataset, texts)
     if decision.warning:
         log.warning("%s", decision.warning)
-    if changes := provenance_changes(run.metadata.provenance, provenance(device=device_name(device))):
+    if changes := provenance_changes(old.metadata.provenance, provenance(device=device_name(device))):
         log.warning("%s: these changes may alter the last digits of the weights: %s", folder, changes)
-    finish_save(run, opened.checkpoint.state)
+    finish_save(old, opened.checkpoint.state)
     write_config(folder, config)
-    return replace(opened, run=replace(run, config=config))
+    return replace(opened, run=replace(old, config=config))
 
 
-def _create_run(
-    folder: Path, config: Config, callbacks: Sequence[Callback], dataset: Dataset, device: torch.device, *, fresh: bool
-) -> Run:
-    """Create a new run's folder, and move an old one aside, unless callbacks find something wrong."""
+def _begin(
+    folder: Path,
+    config: Config,
+    callbacks: Sequence[Callback],
+    dataset: Dataset,
+    texts: TrainingTexts,
+    device: torch.device,
+    *,
+    fresh: bool,
+) -> OpenedRun:
+    """Make a new run, and move an old one aside, unless callbacks find something wrong."""
     for callback in callbacks:
         callback.before_new_run(config, dataset, folder.parent)
     if folder.exists() and fresh:
         move_aside(folder)
     data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    return Run.create(folder, config.model_copy(update={"data": data}), dataset, device=device_name(device))
+    run = Run.create(folder, config.model_copy(update={"data": data}), dataset, device=device_name(device))
+    opened = load_run(run, dataset, texts)
+    for callback in callbacks:
+        callback.on_new_run(run, opened.checkpoint)
+    return opened
 
 
 def open_dataset(config: Config, data_dir: Path, runs_dir: Path, device: torch.device) -> Dataset:
