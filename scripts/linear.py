@@ -399,6 +399,10 @@ READERS: dict[str, tuple[Reader, str]] = {
         SENTENCES,
     ),
     "markup.parse_html": (lambda text: parse_html(text, (CODES[0], CODES[1])), HTML),
+    "markup.parse_html (XHTML)": (
+        lambda text: parse_html(f"<?xml ?>{text}"),
+        "<script |<script/>|<title/>|<style a='/>'/>",
+    ),
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),

@@ -40,7 +40,7 @@ def translate(
         "--input", "-i", metavar="FILE", help="A file to translate: lines of text, or a document. Or a folder of "
         "documents.")] = None,
     text_format: Annotated[Literal[
-        "text", "html", "docx", "pptx", "odf", "xliff", "po", "json", "srt"] | None, options.Input(
+        "text", "html", "docx", "pptx", "epub", "odf", "xliff", "po", "json", "srt"] | None, options.Input(
         "--format", show_default="by the file's name", help="The format of the input: lines of text, or a type of "
         "document.")] = None,
     to: options.ToLanguage = None,

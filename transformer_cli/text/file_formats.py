@@ -95,7 +95,7 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "a LaTeX document": ".tex .ltx .bib",
     "a program": ".py .js .jsx .tsx .vue .svelte .sql .java .c .h .cpp .cs .go .rs .rb .php .swift .kt .css .sh",
     "a PDF": ".pdf",
-    "a document of another program": ".doc .rtf .epub .xls .xlsx .ppt .idml .indd",
+    "a document of another program": ".doc .rtf .xls .xlsx .ppt .idml .indd",
     "a picture": ".png .jpg .jpeg .gif",
     "a template of a page": ".twig .liquid .jinja .jinja2 .j2 .njk .ejs .erb .hbs .mustache .phtml .cshtml .tmpl .tpl",
     "Markdown": ".md .markdown .mdx .rmd .qmd",

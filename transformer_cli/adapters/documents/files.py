@@ -76,6 +76,7 @@ FORMATS = {
     "pptx": FileFormat(
         ("a PowerPoint presentation (PPTX)",), (".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"), is_text=False
     ),
+    "epub": FileFormat(("an EPUB book",), (".epub",), is_text=False),
     "odf": FileFormat(("an OpenDocument file",), (".odt", ".ods", ".odp", ".ott", ".ots", ".otp"), is_text=False),
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), settings=("renew",)),
     "po": FileFormat((PO,), (".po", ".pot"), settings=("fuzzy", "renew")),

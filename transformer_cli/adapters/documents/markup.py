@@ -26,7 +26,7 @@ from transformer_cli.adapters.documents.blocks import (
     escaping_writer,
 )
 from transformer_cli.adapters.documents.branches import find_code
-from transformer_cli.adapters.documents.parsed_file import parse_marked
+from transformer_cli.adapters.documents.parsed_file import decode_text, parse_marked
 from transformer_cli.adapters.documents.xmltext import XML_ENCODING
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.text.alignment import Span
@@ -103,6 +103,8 @@ _TAG_OR_SIGN = re.compile(  # in messages, where <input file> and a < b are text
 _TOPIC = re.compile(r"[#@]\w[\w.-]*")  # or a person, as the text of a link
 MAX_NAME_CHARS = 200  # of a link, with tags, that may be the name of a topic or language
 _AFTER_PARAGRAPH = "/?(?:article|blockquote|body|d[dlt]|div|footer|form|h[1-6r]|li|main|ol|p|section|t[dhr]|table|ul)"
+_XHTML, MAX_PAGE_START = 'xmlns="http://www.w3.org/1999/xhtml"', 1 << 12
+_EMPTY_RAW_TEXT = re.compile(rf"<(?:{'|'.join(sorted(RAW_TEXT))})\b[^<>]*/>")  # <script src="a"/>: XML needs no end tag
 _CODE_BOUNDARY = rf"</?(?i:{'|'.join(sorted(BLOCK_ELEMENTS - VOID_ELEMENTS))})\b"
 
 
@@ -115,6 +117,11 @@ _BROWSER_ENCODINGS = {  # how browsers interpret some names (WHATWG's Encoding S
 }  # fmt: skip
 
 _TEXT_WRITER = escaping_writer(partial(html.escape, quote=False))
+
+
+def decode_page(content: bytes) -> tuple[str, Callable[[str], bytes]]:
+    """Like `decode_text`, in the encoding that a page declares; characters that it lacks are written like &#8222;."""
+    return decode_text(content, html_encoding(content), "xmlcharrefreplace")
 
 
 def html_encoding(content: bytes) -> str:
@@ -139,18 +146,28 @@ def parse_html(
     stops the parsing by raising an error.
     """
 
-    def parse(language: str) -> list[Document]:
-        build, reader = Builder(_TEXT_WRITER), _Reader([Inline(source, source)] * bool(source), str, languages, True)
-        reader.language = language
-        for each in reader.read():
-            before_part(len(build.document.blocks))
-            is_unopened = each.closes and not build.has_open(each.closes)
-            build.add(replace(each, kind="block_end") if is_unopened else each)
-        build.end_block()
-        build.document.n_other_language = reader.n_other_language
-        return [build.document]
+    parse = partial(parse_page, source, languages=languages, before_part=before_part)
+    return parse_marked(lambda language: [parse(language)], languages[0])[0]
 
-    return parse_marked(parse, languages[0])[0]
+
+def parse_page(
+    source: str,
+    language: str,
+    *,
+    languages: tuple[str, str],
+    name: str = "",
+    before_part: Callable[[int], object] = lambda n_blocks: None,
+) -> Document:
+    """Parse a page as `parse_html` does. language: see `parse_marked`. name: the file's, for places in it."""
+    build, reader = Builder(_TEXT_WRITER), _Reader([Inline(source, source)] * bool(source), str, languages, True)
+    build.document.place, reader.language = f"{name}, " * bool(name), language
+    for each in reader.read():
+        before_part(len(build.document.blocks))
+        is_unopened = each.closes and not build.has_open(each.closes)
+        build.add(replace(each, kind="block_end") if is_unopened else each)
+    build.end_block()
+    build.document.n_other_language = reader.n_other_language
+    return build.document
 
 
 def parse_inlines(inlines: Sequence[Inline], escape: Callable[[str], str], languages: tuple[str, str]) -> list[Inline]:
@@ -189,7 +206,9 @@ class _Reader:
             masked += self.source[last:start] + _MASKED * (end - start)
             last = end
         masked += self.source[last:]
-        if not is_page:
+        if is_page and (self.source.startswith("<?xml") or _XHTML in self.source[:MAX_PAGE_START]):
+            masked = _EMPTY_RAW_TEXT.sub(lambda tag: f"<!{'-' * (len(tag[0]) - 3)}>", masked)
+        elif not is_page:
             masked = _TAG_OR_SIGN.sub(lambda tag: tag[0] if tag[0] != "<" else _FALSE_TAG, masked)
         self.masked = masked
         self.end_tags = {each[1].lower(): each.start() for each in _END_TAG.finditer(self.masked)}

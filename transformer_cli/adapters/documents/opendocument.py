@@ -21,10 +21,13 @@ _PREFIXES = {"http://purl.org/dc/elements/1.1/": "dc:"} | {
     f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": f"{name.partition('-')[0]}:"
     for name in ("office", "style", "text", "table", "presentation", "svg-compatible", "manifest")
 }
-_PREFIXES["urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0"] = "fo:"
+_PREFIXES |= {
+    "urn:oasis:names:tc:opendocument:xmlns:xsl-fo-compatible:1.0": "fo:",
+    "http://www.daisy.org/z3986/2005/ncx/": "ncx:",  # the table of contents of a book
+}
 _PARAGRAPHS = (
     *("text:p", "text:h", "text:index-title-template", "presentation:footer-decl", "presentation:header-decl"),
-    *("svg:title", "svg:desc", "table:title", "table:desc", "dc:title"),
+    *("svg:title", "svg:desc", "table:title", "table:desc", "dc:title", "ncx:text"),
 )
 _AROUND = (  # words
     *("text:span", "text:a", "text:meta", "text:ruby", "text:ruby-base"),

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 
 from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
+from transformer_cli.adapters.documents.epub import parse_epub
 from transformer_cli.adapters.documents.files import PLAIN_TEXT
 from transformer_cli.adapters.documents.json_text import parse_json
-from transformer_cli.adapters.documents.markup import html_encoding, parse_html
+from transformer_cli.adapters.documents.markup import MAX_PAGE_START, decode_page, parse_html
 from transformer_cli.adapters.documents.opendocument import parse_opendocument
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.documents.po import parse_po
@@ -18,12 +19,11 @@ from transformer_cli.adapters.documents.word import parse_word
 from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.config.schema import TranslationSettings
 
-MAX_PAGE_START = 1 << 12  # characters of a page, searched for its language
 _PAGE_LANGUAGE = re.compile(r"<html\b[^>]*?\s(?:xml:)?lang\s*=\s*[\"']?([\w-]{1,40})", re.IGNORECASE)
 
 
 def _parse_html_file(content: bytes, languages: LanguagePair, _: TranslationSettings) -> ParsedFile:
-    text, encode = decode_text(content, html_encoding(content), "xmlcharrefreplace")
+    text, encode = decode_page(content)
     named = _PAGE_LANGUAGE.search(text, 0, MAX_PAGE_START)
     return ParsedFile([parse_html(text, languages)], encode, languages=[(named[1], "")] if named else [])
 
@@ -42,6 +42,7 @@ PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFi
     "html": _parse_html_file,
     "docx": lambda content, languages, _: parse_word(content, languages),
     "pptx": lambda content, languages, _: parse_word(content, languages, "slide"),
+    "epub": lambda content, languages, _: parse_epub(content, languages),
     "odf": lambda content, languages, _: parse_opendocument(content, languages),
     "xliff": parse_xliff,
     "po": parse_po,

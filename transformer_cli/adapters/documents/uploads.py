@@ -8,8 +8,9 @@ from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
-MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in an archive, five tags make one
+MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in Word, it has six tags, else two
 MAX_UNPACKED_BYTES = 16 << 20  # of an archive
+_TEXTS = (".xml", "html", ".htm", ".ncx", ".opf")
 MAX_CHARS = 300_000  # of text
 
 
@@ -24,7 +25,8 @@ def check_upload(name: str, content: bytes) -> str:
         n_parts = sum(map(content.count, (b'"',) if found == "json" else (b"<", b"\n", b"{")))
     else:
         archive = Archive(content, MAX_UNPACKED_BYTES)
-        n_parts = sum((archive.read(each) or b"").count(b"<") for each in archive.names if each.endswith(".xml")) // 5
+        texts = (archive.read(name) or b"" for name in archive.names if name.lower().endswith(_TEXTS))
+        n_parts = sum(text.count(b"<") for text in texts) // (5 if found in ("docx", "pptx") else 2)
     if n_parts > MAX_PARTS:
         raise DataError(f"more than {MAX_PARTS:,} lines and tags; send the document in parts")
     return found

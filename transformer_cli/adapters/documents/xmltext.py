@@ -52,6 +52,7 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
     def refuse_entities(name: str, system_id: str | None, public_id: str | None, has_definitions: int) -> None:
         if has_definitions:  # otherwise it only names a file, which is not read
             raise DataError("XML with a document type that may define entities; save it without one")
+        add("other")
 
     def add(kind: str, name: str = "", text: str = "", attributes: Mapping[str, str] = {}) -> None:
         found.append((parser.CurrentByteIndex, kind, name, text, attributes))
@@ -76,8 +77,8 @@ def xml_events(source: str, prefixes: Mapping[str, str]) -> Iterator[XmlEvent]:
             raise DataError(f"XML with more than {MAX_EVENTS:,} tags and texts; translate it in parts")
         ends = [*(each[0] for each in found[1:]), len(content)]
         n_complete = len(found) if position >= len(content) else len(found) - 1  # the last one may go on
-        for (start, kind, name, text, attributes), end in zip(found[:n_complete], ends, strict=False):
-            raw = content[max(start, last) : end].decode()
+        for (_, kind, name, text, attributes), end in zip(found[:n_complete], ends, strict=False):
+            raw = content[last:end].decode()
             depth += {"start": 1, "end": -1}.get(kind, 0)
             if depth > MAX_XML_DEPTH:
                 raise DataError(f"XML with more than {MAX_XML_DEPTH} nested elements")

@@ -87,10 +87,26 @@ ODF = {
     "Basic/script.xlb": "a",
 }
 ODF |= {name: f"<office:x{ODF_SPACES}>{ODF[name]}</office:x>" for name in ODF if name.endswith(".xml")}
+EPUB = {
+    "mimetype": "application/epub+zip",
+    "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="O/book.opf"/></rootfiles></container>',
+    "O/book.opf": '<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">'
+    "<dc:title>«ein buch»</dc:title><dc:language>‹de|en›</dc:language><dc:creator>max</dc:creator>"
+    '<item href="t/eins%201.xhtml" media-type="application/xhtml+xml"/><item href="x.css" media-type="text/css"/>'
+    '<item href="toc.ncx" media-type="application/x-dtbncx+xml"/></package>',
+    "O/t/eins 1.xhtml": '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xml:lang="‹de|en›"><head>'
+    '<script src="a"/><title>«titel»</title><style/></head>'
+    "<body><p>«ein »<b>«hund»</b><br/></p><textarea/>«da»</body></html>",
+    "O/toc.ncx": '<!DOCTYPE ncx PUBLIC "a" "b"><ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navLabel><text>«eins»'
+    '</text></navLabel><content src="t/eins%201.xhtml"/></ncx>',
+    "O/x.css": "p {}",
+}
+DRM = '<x:CipherReference xmlns:x="http://www.w3.org/2001/04/xmlenc#" URI="O/t/eins%201.xhtml"/>'
 LOCKED = {**ODF, "META-INF/manifest.xml": f"<manifest:encryption-data{ODF_SPACES}/>"}
 
 
-@pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX), ("odf", ODF)])
+@pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX), ("odf", ODF), ("epub", EPUB)])
 def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str, parts: Parts) -> None:
     content = packed(parts)
     opened = PARSERS[file_format](content, ("de", "en"), TranslationSettings())
@@ -102,6 +118,7 @@ def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str
         assert new.namelist() == [*parts]
         assert new.infolist()[0].compress_type == zipfile.ZIP_STORED
     assert [each.place.unit for each in opened.blocks][-1].endswith(", text 1")
+    assert [*opened.languages] == [("de", "")] * (file_format == "epub")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +126,8 @@ def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str
     [
         ("pptx", {"a": "b"}, "not a PowerPoint presentation .PPTX.; give it the suffix of its format"),
         ("odf", {"a": "b"}, "not an OpenDocument file; give it the suffix of its format"),
+        ("epub", {"a": "b"}, "not an EPUB book; give it the suffix of its format"),
+        ("epub", {**EPUB, "META-INF/encryption.xml": DRM}, r"eins 1.xhtml: encrypted \(DRM\)"),
         ("odf", LOCKED, "encrypted; save the document without a password"),
     ],
 )
