@@ -159,7 +159,6 @@ def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:
     histories = [outcome(each)["history"] for each in (Run.open(run), alone)]
     assert histories[0][-1]["step"] == steps
     for found, expected in zip(*histories, strict=True):
-        assert found.pop("examples") == expected.pop("examples")
         single = zip(found.pop("steps"), expected.pop("steps"), strict=True)
         assert all(one == pytest.approx(other, rel=1e-4) for one, other in single)
         assert found.pop("examples") == expected.pop("examples")
