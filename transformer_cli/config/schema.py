@@ -642,11 +642,8 @@ class Config(Section, affects=Affects.NOTHING):
             raise ValueError(
                 "training.initialize_from: its embeddings would replace model.vectors; set only one of the two"
             )
-        dropouts = (model.dropout, model.attention_dropout, model.activation_dropout)
-        if training.consistency and not any(dropouts):
-            raise ValueError(
-                "training.consistency: without dropout both readings of a batch are the same; set model.dropout"
-            )
+        if training.consistency and not (model.dropout or model.attention_dropout or model.activation_dropout):
+            raise ValueError("training.consistency: without dropout, two readings are the same; set model.dropout")
         frozen: set[str] = set(training.freeze)
         if "output" in frozen and not model.has_position_table:  # then tied embeddings have no weights of their own
             frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
