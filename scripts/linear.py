@@ -316,10 +316,9 @@ PPTX = (
     "<a:endParaRPr/>|<a:r><a:rPr b='1'/><a:t>a </a:t></a:r><a:br/>|<a:tc><a:p><a:r><a:t>a</a:t></a:r></a:p></a:tc>"
 )
 ODF = (
-    "<text:span>a </text:span>|a<text:s/>|<text:s text:c='2'/>|a<text:tab/>|a <text:line-break/>|<text:p>a|&amp;|"
-    "<text:note><text:p>a</text:p></text:note>|<text:span>⟨<text:a>a</text:a>⟩|<text:span>a|<text:note><text:p>a|"
-    "<style:style style:name='a' style:parent-style-name='Code'/>|<text:span text:style-name='a'>a</text:span>|"
-    "<text:date>a</text:date>"
+    "<text:span>a </text:span>|a<text:s/>|<text:s text:c='2'/>|a<text:tab/>|a <text:line-break/>|<text:date/>|&amp;|"
+    "<text:note><text:p>a</text:p></text:note>|<text:span>⟨<text:a>a</text:a>⟩|<text:span text:style-name='a'/>|"
+    f"<style:style style:name='a' style:parent-style-name='Code'/>|{'<text:a>a' * 12}{'</text:a>' * 12}"
 )
 UNIT = "<trans-unit><source>a</source></trans-unit>"
 XLIFF = (

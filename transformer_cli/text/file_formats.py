@@ -17,18 +17,18 @@ _ASCII = rb"(?![\0-\x7f]*?(?:charset|encoding)=)[\0-\x7f]*?"  # where the file d
 _BINARY = {  # format and remedy → first bytes; several formats are ZIP archives
     name: re.compile(pattern, re.DOTALL)
     for name, pattern in {
-        "an Excel workbook (XLSX); export its text": rb"PK\x03\x04.*?xl/",
+        "an Excel workbook (XLSX); save it as .ods": rb"PK\x03\x04.*?xl/",
         "a Word document (DOCX); export its text": rb"PK\x03\x04.*?word/",
         "a PowerPoint presentation (PPTX); export its text": rb"PK\x03\x04.*?ppt/",
         "an EPUB book; export its text": rb"PK\x03\x04.{26}mimetypeapplication/epub",
-        "an InDesign document (IDML); export its text": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.adobe\.indesign",
+        "an InDesign document (IDML); convert it by `idml2po`": rb"PK\x03\x04.{26}mimetypeapplication/vnd\.adobe\.",
         "an OpenDocument file; export its text": rb"PK\x03\x04.{26}mimetype",
         "a ZIP archive; unpack it, and name the files in it": rb"PK\x03\x04",
         "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
         "an archive of an unsupported kind; compress the text as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
-        "a PDF; export its text": rb"%PDF-",
+        "a PDF; save it as .docx": rb"%PDF-",
         "an old or a password-protected Office document; save it as DOCX or PPTX": rb"\xd0\xcf\x11\xe0",
-        "an RTF document; export its text": rb"\{\\rtf",
+        "an RTF document; save it as .docx": rb"\{\\rtf",
         "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
         "a database (SQLite), such as an SDLTM; export its text (an SDLTM as TMX)": rb"SQLite format 3\0",
         "a picture; give a text file": rb"\x89PNG|\xff\xd8\xff|GIF8",
@@ -78,12 +78,12 @@ _TEXT_FORMATS = {
 
 SUFFIXES = {  # formats that are neither plain text nor documents that tfm translates
     "JSON lines": ".jsonl .ndjson",
-    "a JSON file": ".ipynb .xcstrings",
+    "a JSON file": ".ipynb",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
     "a file of properties (Java)": ".properties",
     "messages of Fluent": ".ftl",
-    "a file of strings (macOS, iOS)": ".strings .stringsdict",
+    "a file of strings (macOS, iOS)": ".strings .stringsdict .xcstrings",
     "a file of resources (.NET)": ".resx .resw",
     "a translation file of Qt (TS), or TypeScript": ".ts",
     "an XML file": ".xml .svg .plist .dita .ttml .dfxp .axml",
@@ -103,6 +103,18 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "AsciiDoc": ".adoc .asciidoc",
     "a table (CSV)": ".csv",
     "a table (TSV)": ".tsv",
+}
+CONVERTED = {  # suffixes of files → how to get one that tfm translates; docs/documents.md has the way back
+    ".yml .yaml": "convert it by `yaml2po`",
+    ".properties": "convert it by `prop2po`",
+    ".resx .resw": "convert it by `resx2po`",
+    ".idml": "convert it by `idml2po`",
+    ".ts": "convert it by Qt's `lconvert` to .xlf",
+    ".strings .stringsdict .xcstrings": "export XLIFF from Xcode",
+    ".doc .rtf .pdf": "save it as .docx",
+    ".xls .xlsx": "save it as .ods",
+    ".ppt": "save it as .pptx",
+    ".fodt .fods .fodp": "save it as .odt, .ods or .odp",
 }
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
 MAY_BE_PLAIN = ("a table (CSV)", "a table (TSV)", "a part of an HTML document", JSON, SUBWORD_TEXT)

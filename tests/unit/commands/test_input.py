@@ -108,8 +108,8 @@ def test_translate_document_name_as_sentence_is_refused(
     [
         (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
         (b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.adobe.indesign-idml-package",
-         "error: standard input: an InDesign document (IDML); export its text"),
-        (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
+         "error: standard input: an InDesign document (IDML); convert it by `idml2po`"),
+        (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; save it as .docx"),
         (b"WEBVTT\n", "error: standard input: apparently subtitles (WebVTT); use `--format srt`"),
     ],
 )  # fmt: skip

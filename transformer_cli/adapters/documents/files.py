@@ -7,7 +7,17 @@ from pathlib import Path
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.file_formats import BINARY_NAMES, HTML, JSON, MAY_BE_PLAIN, PO, SUFFIXES, XLIFF, refuse_binary
+from transformer_cli.text.file_formats import (
+    BINARY_NAMES,
+    CONVERTED,
+    HTML,
+    JSON,
+    MAY_BE_PLAIN,
+    PO,
+    SUFFIXES,
+    XLIFF,
+    refuse_binary,
+)
 from transformer_cli.text.languages import is_language_code
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
@@ -107,6 +117,11 @@ def format_by_name(path: Path) -> str | None:
 def other_kind_by_name(path: Path) -> str | None:
     """Returns the format of a file that tfm does not translate, by its suffix; None for all other suffixes."""
     return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
+
+
+def converter_by_name(path: Path) -> str | None:
+    """Returns how to convert a file with this suffix into a document that tfm translates; None if it is not known."""
+    return next((how for suffixes, how in CONVERTED.items() if _suffix(path) in suffixes.split()), None)
 
 
 def may_be_plain_by_name(path: Path) -> bool:
