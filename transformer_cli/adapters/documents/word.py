@@ -67,6 +67,7 @@ _NO_BREAK_HYPHEN = "w:noBreakHyphen"  # a character, but outside <w:t>
 _MAX_FIELD_DEPTH = 50  # the content of the innermost field is copied once per level
 _MAX_GROWTH = 20  # of a paragraph's size, since each item repeats the properties of its run
 _RECOMPUTED = ("w:proofErr", "w:lastRenderedPageBreak")  # by Word when it opens the document
+_NUMBERS = ("c:numCache", "c:numLit")  # of a chart, such as 1.5E-3 and #N/A
 _PLAIN_TEXTS = ("dc:title", "c:v", "p:text")  # the title, names and categories of a chart, comments
 _PROPERTIES = ("w:pPr", "w:rPr", "w:sdtPr", "w:sdtEndPr", "w:smartTagPr", "w:customXmlPr")
 _WITHOUT_TEXT = (*_PROPERTIES, *_START_OF, "w:fldChar")  # paragraphs in them are not translated
@@ -171,7 +172,7 @@ def parse_part(
             codes = _LANGUAGE if event.name == "w:lang" else _LANGUAGE_ATTRIBUTE
             raw = codes.sub(lambda code: languages[1] if primary_subtag(code[0]) == own else code[0], event.raw)
             event = event._replace(raw=raw)
-        elif event.kind == "text" and last in _PLAIN_TEXTS and not event.text.startswith("#"):  # no #N/A
+        elif event.kind == "text" and last in _PLAIN_TEXTS:
             texts, event = [document.add_text(event.raw, escape)], event._replace(raw="")
         elif step > 0 and event.name in _DESCRIBED:
             cut = enumerate(_ALTERNATIVE_TEXT.split(event.raw))  # every second one is text
@@ -213,7 +214,7 @@ class _DataFinder:
         self._styled.discard(name)
         if name in _STYLED and CODE_STYLE.fullmatch(value("w:val", "")):
             self._styled.add(_STYLED[name])
-        if self._n_open or (name == "w:fldSimple" and _DATA_FIELD.match(value("w:instr", ""))):
+        if self._n_open or name in _NUMBERS or (name == "w:fldSimple" and _DATA_FIELD.match(value("w:instr", ""))):
             self._n_open += step
         elif name == "w:tag" and value("w:val", "").startswith("MENDELEY_"):  # in the properties of a content control
             self._n_open = 3

@@ -50,7 +50,8 @@ SLIDES = {
     "presentationml.notesSlide": "<a:p><a:r><a:t>«notiz»</a:t></a:r></a:p>",
     "presentationml.slideMaster": "<p:sp><p:nvSpPr><p:nvPr><p:ph/></p:nvPr></p:nvSpPr><a:p><a:r><a:t>klicken</a:t>"
     "</a:r></a:p></p:sp><p:sp><p:nvSpPr><p:nvPr/></p:nvSpPr><a:p><a:r><a:t>«firma»</a:t></a:r></a:p></p:sp>",
-    "drawingml.chart": "<a:p><a:r><a:t>«titel»</a:t></a:r></a:p><c:f>Blatt!A1</c:f><c:v>«umsatz»</c:v><c:v>#N/A</c:v>",
+    "drawingml.chart": "<a:p><a:r><a:t>«titel»</a:t></a:r></a:p><c:f>Blatt!A1</c:f><c:v>«umsatz»</c:v>"
+    "<c:numCache><c:v>1.5E-3</c:v></c:numCache>",
     "presentationml.comments": "<p:text>«gut»</p:text>",
 }
 NAMED = "".join(f'<Override PartName="/{kind}" ContentType="{OFFICE}{kind}+xml"/>' for kind in SLIDES)
