@@ -170,16 +170,20 @@ class DataConfig(Section, affects=Affects.DATASET):
     """target language, as a spaCy code"""
     to: Language | None = None
     """with several target languages: the language whose token begins each line that has none (null: no token)"""
-    tokens: Annotated[Literal["words", "subwords"], Affects.CODEC] = "words"
-    """words as spaCy splits them, or subwords as SentencePiece learns them, which can encode any text"""
+    tokens: Annotated[Literal["words", "subwords", "spaces"], Affects.CODEC] = "words"
+    """words as spaCy splits them; subwords as SentencePiece learns them, which can encode any text; spaces: what stands
+    between spaces, for text that another program has cut"""
+    joiner: Annotated[Literal["@@", "##", "￭", "▁"] | None, Affects.CODEC] = None
+    """with tokens: spaces, the mark of parts of words, which are joined in translations and for scores: H@@ und,
+    H ##und, H ￭und or ▁H und (null: none)"""
     subwords: SubwordsConfig = SubwordsConfig()
     """how subwords are learned (with tokens: subwords)"""
     lowercase: Annotated[bool | None, Affects.CODEC] = None
-    """lower-case the text, translations and scores (null: true for words, false for subwords)"""
+    """lower-case the text, translations and scores (null: true for words, else false)"""
     min_freq: Annotated[Positive, Affects.CODEC] = 2
-    """with tokens: words, rarer words of the training split become <unk>"""
+    """with tokens: words or spaces, rarer words of the training split become <unk>"""
     max_words: Annotated[Positive | None, Affects.CODEC] = None
-    """with tokens: words, keep only this many of the most frequent words (null: all)"""
+    """with tokens: words or spaces, keep only this many of the most frequent words (null: all)"""
     joint_vocabulary: Annotated[bool, Affects.CODEC] = False
     """one vocabulary for both languages (needed for tie_embeddings: all)"""
     tokenizer_from: Annotated[NameOrPath | None, Affects.LOCATION] = None
@@ -243,7 +247,7 @@ class DataConfig(Section, affects=Affects.DATASET):
     def uses(self, key: str) -> bool:
         """Whether a setting has an effect with this corpus and these tokens."""
         other, value = USED_WITH.get(key, ("tokens", self.tokens))
-        return bool(getattr(self, other) == value)
+        return getattr(self, other) in value.split(" or ")
 
     @model_validator(mode="after")
     def _check_values(self) -> "DataConfig":
@@ -282,8 +286,9 @@ class DataConfig(Section, affects=Affects.DATASET):
 
 USED_WITH = {  # setting of data → the setting, and its value, without which it has no effect
     **dict.fromkeys(("files", "columns", "clean", "allow_keys", "max_chars", "held_out"), ("corpus", "files")),
-    **dict.fromkeys(("min_freq", "max_words"), ("tokens", "words")),
+    **dict.fromkeys(("min_freq", "max_words"), ("tokens", "words or spaces")),
     "captions": ("corpus", "captions"),
+    "joiner": ("tokens", "spaces"),
     "subwords": ("tokens", "subwords"),
 }
 

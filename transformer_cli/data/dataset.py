@@ -215,7 +215,7 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
     """
     used = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
     values = data.model_dump(mode="json", include={**used, "files": True})
-    optional = ("tokens", "max_words", "columns", "clean", "max_chars", "held_out", "to")
+    optional = ("tokens", "joiner", "max_words", "columns", "clean", "max_chars", "held_out", "to")
     unused = {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     if not data.subwords.user_defined_symbols:
         del values["subwords"]["user_defined_symbols"]

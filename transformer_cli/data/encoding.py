@@ -90,7 +90,9 @@ def encode_by_words(
     """
     processes = min(available_cores(), MAX_WORKERS) if splits["train"] > MIN_PAIRS_FOR_WORKERS else 1
     n_restored, references = 0, (target for _, target in read_pairs(folder, "valid"))
-    with tokenizing((data.source, data.target, data.lowercased), processes) as tokenize:
+    by_spaces = data.tokens == "spaces"
+    tokenizer = {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target}
+    with tokenizing((data.source, data.target, data.lowercased, by_spaces), processes) as tokenize:
         unwritten = dict(splits)
         if codecs is None:
             import_torchtext()  # while the workers start
@@ -116,7 +118,7 @@ def encode_by_words(
                             is_nfc = unicodedata.is_normalized("NFC", next(references))
                             n_restored += is_nfc and target.detokenizer.detokenize(words) == " ".join(text.split())
     return Codecs(source, target), {
-        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        **({} if by_spaces else {"tokenizer": tokenizer}),
         "detokenizer": {"valid_restored": n_restored / splits["valid"]},
     }
 
@@ -149,8 +151,7 @@ def _learn_word_codecs(
     else:
         source = _build_vocabulary("source", data, known[0], paths[:1])
         target = _build_vocabulary("target", data, known[1], paths[1:])
-    source_codec = WordCodec(data.source, data.lowercased, source, Detokenizer())
-    return source_codec, WordCodec(data.target, data.lowercased, target, detokenizer)
+    return WordCodec.of(data, "source", source, Detokenizer()), WordCodec.of(data, "target", target, detokenizer)
 
 
 def _build_vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:

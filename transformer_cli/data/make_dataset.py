@@ -33,7 +33,7 @@ from transformer_cli.text.languages import TARGET_TOKEN, target_token_of
 from transformer_cli.text.lengths import LengthBounds, width
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
-from transformer_cli.text.words import SPACY_VERSION
+from transformer_cli.text.words import SPACY_VERSION, join_subwords
 
 SAMPLE_LINES = 1_000  # lines of each side in which unknown tokens are counted
 MAX_UNKNOWN_RATE = 0.1  # share of unknown tokens; for more, a warning
@@ -66,7 +66,8 @@ def make_dataset(
     data = config.data
     assert bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     given = {"codec": codec_checksums(codec_dir, data)} if codec_dir else {}
-    library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
+    versions = {"words": ("spaCy", SPACY_VERSION), "subwords": ("SentencePiece", SENTENCEPIECE_VERSION)}
+    library, version = versions.get(data.tokens, ("spaces", "1"))
     origin = {  # all that the files depend on
         "format": FORMAT_VERSION,
         "settings": without_paths(dataset_settings(data)),
@@ -104,7 +105,7 @@ def _write_dataset(
 ) -> dict[str, Any]:
     """Returns the manifest. fingerprint: its entries on the dataset's identity."""
     splits, cleaning = corpus.write(folder)
-    encode = encode_by_words if data.tokens == "words" else encode_by_subwords
+    encode = encode_by_subwords if data.tokens == "subwords" else encode_by_words
     codecs, tokenization = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
     default_token = target_token_of(data.to, codecs.target_languages) if data.to else ""
     codecs.save(folder)
@@ -115,7 +116,7 @@ def _write_dataset(
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
         "splits": {name: count_split(folder, name) for name in splits},
         "overlap": count_overlap(folder, splits, codecs),
-        "lengths": fit_lengths(folder, splits["train"], default_token),
+        "lengths": fit_lengths(folder, splits["train"], default_token, data.joiner),
         **tokenization,
         **({"cleaning": cleaning} if cleaning else {}),
         **fingerprint,
@@ -128,13 +129,13 @@ def _write_dataset(
     return manifest
 
 
-def fit_lengths(folder: Path, n_pairs: int, default_token: str) -> dict[str, LengthBounds]:
+def fit_lengths(folder: Path, n_pairs: int, default_token: str, joiner: str | None) -> dict[str, LengthBounds]:
     """Returns the bounds of lengths of each target token in the training text ("": none) that has enough pairs."""
     widths, generator = defaultdict[str, list[tuple[int, int]]](list), random.Random(0)
     for source, target in read_pairs(folder, "train"):
         if generator.random() * n_pairs < SAMPLED_LENGTHS:
             found = TARGET_TOKEN.match(source)
-            lengths = width(source[found.end() if found else 0 :].strip()), width(target.strip())
+            lengths = width(source[found.end() if found else 0 :].strip()), width(join_subwords(target.strip(), joiner))
             widths[found[0] if found else default_token].append(lengths)
     return {token: LengthBounds.fit(pairs) for token, pairs in widths.items() if len(pairs) >= MIN_LENGTHS}
 

@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ from transformer_cli.text.lines import (
     zip_lines,
 )
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
-from transformer_cli.text.words import tokenizer_or_fallback
+from transformer_cli.text.words import join_subwords, tokenizer_or_fallback
 from transformer_cli.translate import Translator
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,10 @@ class ParallelText:
     """empty if translations come from files"""
     references: Sequence[Sequence[str]]
     """one or several references; each has one line per sentence"""
+
+    def joined(self, joiner: str | None) -> "ParallelText":
+        """Returns the text with references whose parts of words are joined, for scores; see `data.joiner`."""
+        return replace(self, references=[[join_subwords(line, joiner) for line in each] for each in self.references])
 
 
 @dataclass(frozen=True)
@@ -294,7 +298,7 @@ def evaluate_text(
     losses = _losses(translator, text.name, split)
     scored = nonblank_rows(text.sources, text.references[0])
     texts = [translations[row].text for row in scored]
-    scored_references = [[lines[row] for row in scored] for lines in text.references]
+    scored_references = [[lines[row] for row in scored] for lines in text.joined(data.joiner).references]
     if data.tokens == "words":
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
         tokens += [[pipeline.encode(line, codecs.target).tokens for line in lines] for lines in scored_references[1:]]

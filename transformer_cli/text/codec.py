@@ -21,7 +21,7 @@ from transformer_cli.text.languages import TARGET_TOKEN, find_target_languages, 
 from transformer_cli.text.normalization import NormalizedText, Normalizer, is_all_caps, is_word, lower
 from transformer_cli.text.subwords import SPACE_MARK, SubwordModel
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
-from transformer_cli.text.words import Detokenizer, Tokenizer
+from transformer_cli.text.words import Detokenizer, Tokenizer, join_subwords
 
 SIDES = ("source", "target")
 MAX_CACHED_CHARS = 10_000  # an imported codec caches for so many whether it knows them
@@ -57,6 +57,16 @@ class WordCodec:
     lowercase: bool
     vocabulary: Vocabulary
     detokenizer: Detokenizer
+    by_spaces: bool = False
+    """whether words are what stands between spaces (`data.tokens`), instead of spaCy's"""
+    joiner: str | None = None
+    """see `data.joiner`"""
+
+    @staticmethod
+    def of(data: DataConfig, side: str, vocabulary: Vocabulary, detokenizer: Detokenizer) -> "WordCodec":
+        """Returns the codec of a side with the settings in `data`."""
+        language, by_spaces = data.source if side == "source" else data.target, data.tokens == "spaces"
+        return WordCodec(language, data.lowercased, vocabulary, detokenizer, by_spaces, data.joiner)
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
@@ -66,13 +76,13 @@ class WordCodec:
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
-            return WordCodec(data.source, data.lowercased, vocabulary, Detokenizer())
+            return WordCodec.of(data, side, vocabulary, Detokenizer())
         path = folder / f"{side}.detokenizer.json"
         try:
             detokenizer = Detokenizer.from_json(read_json(path))
         except (KeyError, TypeError, ValueError) as error:
             raise FileError(f"{path}: damaged: {error}") from None
-        return WordCodec(data.target, data.lowercased, vocabulary, detokenizer)
+        return WordCodec.of(data, side, vocabulary, detokenizer)
 
     def save(self, folder: Path, side: str) -> None:
         """Write the codec's files; see `codec_files`. side: source or target."""
@@ -91,7 +101,7 @@ class WordCodec:
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokeniser, created on first use, because importing spaCy takes half a second."""
-        return Tokenizer(self.language, lowercase=self.lowercase)
+        return Tokenizer(self.language, lowercase=self.lowercase, by_spaces=self.by_spaces)
 
     @cached_property
     def normalizer(self) -> Normalizer:
@@ -129,7 +139,8 @@ class WordCodec:
         unk_replacements: one token per id, written if the id is UNK, for example the attended source word (None: write
         `<unk>`).
         """
-        return self.detokenizer.detokenize(self.vocabulary.to_tokens(ids, unk_replacements))
+        tokens = self.vocabulary.to_tokens(ids, unk_replacements)
+        return join_subwords(self.detokenizer.detokenize(tokens), self.joiner)
 
     def _word_cost(self, word: str) -> tuple[int, int]:
         (index,) = self.vocabulary.to_ids([word])

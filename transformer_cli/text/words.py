@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from transformer_cli.errors import ConfigError
 from transformer_cli.text.normalization import lower
 
-TokenizerSettings = tuple[str, str, bool]
-"""source language, target language, and whether to lower-case"""
+TokenizerSettings = tuple[str, str, bool, bool]
+"""source language, target language, whether to lower-case, and whether words are what stands between spaces"""
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ try:
     SPACY_VERSION: str | None = version("spacy")
 except PackageNotFoundError:
     SPACY_VERSION = None  # an exported model of subwords does not need it
+JOINTS = {"@@": re.compile("@@( |$)"), "##": re.compile("(^| )##"), "￭": re.compile("￭( |$)|(^| )￭")}  # by data.joiner
 MAX_UNSPACED_CHARS = 100  # spaCy's rules take n² time for n signs without a space; 100,000 quotes take 1 s if cut
 MAX_CACHED_FORMS = 100_000  # spaCy stores every word that it has seen; after so many (40 MB) a new tokeniser is made
 
@@ -46,11 +47,14 @@ class Tokens:
 class Tokenizer:
     """Splits text of one language into tokens; lower-cases after splitting, because spaCy's rules depend on case."""
 
-    def __init__(self, language: str, *, lowercase: bool) -> None:
-        """Raises ConfigError if spaCy has no blank tokeniser for the language, or needs a further package for it."""
+    def __init__(self, language: str, *, lowercase: bool, by_spaces: bool = False) -> None:
+        """Raises ConfigError if spaCy has no blank tokeniser for the language, or needs a further package for it.
+
+        by_spaces: words are what stands between spaces, for text that another program has cut.
+        """
         self.language = language
         self.lowercase = lowercase
-        self._split: Any = _blank_tokenizer(language)
+        self._split: Any = None if by_spaces else _blank_tokenizer(language)
         self._lock = threading.Lock()  # not every language's library is thread-safe
         self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # false for Chinese or Japanese
 
@@ -60,6 +64,9 @@ class Tokenizer:
         Runs of more than MAX_UNSPACED_CHARS characters without a space are cut before spaCy's rules see them, so that
         their time grows with the length of the line, not with its square. No space follows a part that was cut off.
         """
+        if self._split is None:
+            words = (lower(text, self.language) if self.lowercase else text).split()
+            return Tokens(words, [False] * len(words))
         text = " ".join(text.split())
         text, cuts = _split_long_runs(text) if self._by_rules else (text, frozenset())
         with self._lock:
@@ -80,8 +87,8 @@ def open_tokenizers(settings: TokenizerSettings) -> Callable[[Sequence[Sequence[
     Worker processes call it; it is in this module so that they import no other module for it. Raises ConfigError as
     Tokenizer does.
     """
-    source, target, lowercase = settings
-    tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
+    *languages, lowercase, by_spaces = settings
+    tokenizers = [Tokenizer(each, lowercase=lowercase, by_spaces=by_spaces) for each in languages]
     return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
 
 
@@ -155,6 +162,13 @@ class Detokenizer:
             frozenset(value["attach_right"]),
             *(frozenset((left, right) for left, right in value[key]) for key in ("attached_pairs", "spaced_pairs")),
         )
+
+
+def join_subwords(text: str, joiner: str | None) -> str:
+    """Returns a text without the marks of parts of words (`data.joiner`): with "@@", "ein H@@ und" is "ein Hund"."""
+    if joiner == "▁":
+        return "".join(text.split()).replace(joiner, " ").strip() if joiner in text else text
+    return JOINTS[joiner].sub("", text) if joiner else text
 
 
 def learn_detokenizer(

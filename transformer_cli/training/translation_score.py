@@ -16,6 +16,7 @@ from transformer_cli.search.rules import max_target_tokens
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.normalization import nfc
 from transformer_cli.text.vocabulary import N_SOS_EOS
+from transformer_cli.text.words import join_subwords
 from transformer_cli.training.callbacks import Callback, TrainerView
 
 GREEDY = TranslationSettings(precision="float32")
@@ -72,7 +73,8 @@ def greedy_score(
     texts = greedy_translations(model, codecs, sources)
     metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
     metric = metrics[next(name for name in METRICS if name.lower() == by)]
-    return float(metric.corpus_score([*map(nfc, texts)], [[*map(nfc, references)]]).score)
+    joined = [nfc(join_subwords(each, data.joiner)) for each in references]
+    return float(metric.corpus_score([*map(nfc, texts)], [joined]).score)
 
 
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:

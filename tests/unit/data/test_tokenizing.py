@@ -15,13 +15,13 @@ from transformer_cli.data.encoding import Chunk, tokenizing
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.text.words import Tokenizer
 
-WORDS = ("de", "en", True)
+WORDS = ("de", "en", True, False)
 ENDLESS = """
 import os, sys
 from itertools import repeat
 from transformer_cli.data.encoding import tokenizing
 try:
-    with tokenizing(("xx", "xx", True), processes=2) as tokenize:
+    with tokenizing(("xx", "xx", True, False), processes=2) as tokenize:
         for texts, _ in tokenize(repeat(("Ein Hund.", "A dog."))):
             print(len(texts[0]), flush=True)
 except KeyboardInterrupt:
@@ -76,7 +76,7 @@ def test_tokenizing_yields_chunks_in_order_and_lazily(
 def test_tokenizing_raises_the_workers_config_error(workers: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
-        tokenizing(("de", "qq", True), processes=2) as tokenize,
+        tokenizing(("de", "qq", True, False), processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
     assert [process.poll() is None for process in workers] == [False, False]
@@ -95,7 +95,7 @@ def test_tokenizing_killed_worker_is_one_line(workers: list["subprocess.Popen[by
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"
     )
-    with tokenizing(("xx", "xx", True), processes=2) as tokenize:
+    with tokenizing(("xx", "xx", True, False), processes=2) as tokenize:
         chunks = tokenize(pairs())
         next(chunks)
         workers[1].send_signal(signal.SIGKILL)

@@ -175,15 +175,15 @@ TEXT_CHECKS: tuple[TextCheck, ...] = (
 )
 
 
-def warn_of_suspicious_lines(texts: Mapping[str, tuple[Sequence[str], str]]) -> None:
+def warn_of_suspicious_lines(texts: Mapping[str, tuple[Sequence[str], str]], *, is_cut: bool = False) -> None:
     """Apply each of TEXT_CHECKS to the first lines of each text, and warn once for each check that finds anything.
 
-    texts: name, such as "train, source" → lines and their language.
+    texts: name, such as "train, source" → lines and their language. is_cut: the text may be cut into words.
     """
     places: dict[tuple[str, str], list[str]] = {}  # (name, remedy) → where it is
     for where, (lines, language) in texts.items():
         for check in TEXT_CHECKS:
-            if found := check(lines[:LINES_CHECKED], language):
+            if (found := check(lines[:LINES_CHECKED], language)) and not (is_cut and found.remedy == UNCUT):
                 places.setdefault((found.name, found.remedy), []).append(f"{where}: {found.evidence}")
     for (name, remedy), found_in in places.items():
         log.warning("%s (%s): %s", name, "; ".join(found_in), remedy)
@@ -197,7 +197,8 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
         for side, lines in zip(SIDES, zip(*islice(read_pairs(folder, split), LINES_CHECKED), strict=True), strict=True)
     }
     warn_of_suspicious_lines(
-        {f"{split}, {side}": (lines, manifest["settings"][side]) for (split, side), lines in texts.items()}
+        {f"{split}, {side}": (lines, manifest["settings"][side]) for (split, side), lines in texts.items()},
+        is_cut=manifest["settings"].get("tokens") == "spaces",
     )
     given = "pairs" if manifest["settings"]["corpus"] == "pairs" else "data.files"
     same = [split for split in manifest["splits"] if _are_same(texts[split, "source"], texts[split, "target"])]

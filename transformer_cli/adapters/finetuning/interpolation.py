@@ -108,7 +108,7 @@ def forgetting_table(
     before, after = ([_bleu(each.result) for each in of_model] for of_model in found)
     verdicts = [
         f"{text.name}: {judge([[line.text for line in each.translations] for each in both], text.references)}"
-        for text, *both in zip(texts, *found, strict=True)
+        for text, *both in zip((each.joined(run.config.data.joiner) for each in texts), *found, strict=True)
         if len(text.sources) < MIN_SURE_LINES
     ]
     bleu = [f"{text.name} BLEU ({pluralize(len(text.sources), 'line')})" for text in texts]

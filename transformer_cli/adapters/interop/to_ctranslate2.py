@@ -62,6 +62,8 @@ def export(
     if quantization not in QUANTIZATIONS:
         raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
     source_run = Run.load(run, runs_dir)
+    if source_run.config.data.tokens == "spaces":
+        raise ConfigError("data.tokens: spaces cannot be exported, only words or subwords; use the run itself")
     library = import_ctranslate2()
     suffix = "" if quantization == "float32" else f"-{quantization}"
     destination = Path(output) if output else Path("exports") / f"{source_run.folder.resolve().name}{suffix}"

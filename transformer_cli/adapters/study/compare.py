@@ -301,7 +301,8 @@ def _translate_all(
     if len(set(searches.values())) > 1:
         found = "; ".join(f"{name}: {search}" for name, search in searches.items())
         log.warning("the runs search in different ways, which affects scores (%s); set one beam size for all", found)
-    texts = _texts([run for _, run in runs], options)
+    joiner = next((run.config.data.joiner for _, run in runs), None)
+    texts = [each.joined(joiner) for each in _texts([run for _, run in runs], options)]
     if len(texts) > 1 and (options.scores or len(runs) < len(names)):
         split_names = ", ".join(text.name for text in texts)
         raise DataError(f"files belong to one text, but there are {split_names}; name one split")
