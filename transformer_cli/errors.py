@@ -45,7 +45,7 @@ class FileError(TfmError):
     """A file is damaged: it was read and found wrong. Callers turn this into another error, with a remedy."""
 
     def with_remedy(self, if_damaged: str, if_missing: str) -> str:
-        """Returns the message with what to do. Only for a damaged file it may be to delete or replace anything."""
+        """Returns the message and `if_damaged`: only this remedy may tell users to delete or replace a file."""
         return f"{self}; {if_damaged}"
 
 
@@ -53,7 +53,7 @@ class MissingFile(FileError):
     """A file does not exist."""
 
     def with_remedy(self, if_damaged: str, if_missing: str) -> str:
-        """Returns the message with what to do if the file is missing."""
+        """Returns the message and `if_missing`."""
         return f"{self}; {if_missing}"
 
 

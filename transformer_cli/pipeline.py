@@ -135,7 +135,7 @@ class LineHook:
     def with_list_numbers(
         self, lines: Iterable[str], must_wait: Callable[[], bool] = lambda: False
     ) -> Iterator[tuple[str, str]]:
-        """Yield each line, and the number of a list with which it begins, which is copied unchanged; mostly "".
+        """Yield each line and its list number, such as "3.", which is copied unchanged; "" for a line without one.
 
         must_wait: whether the next line has not arrived yet. If reading raises a TfmError, the lines before it are
         yielded first.

@@ -641,7 +641,7 @@ class Config(Section, affects=Affects.NOTHING):
             raise ValueError("model.vectors: word vectors do not fit data.tokens: subwords; take one of them out")
         if model.tie_embeddings == "all" and not self.data.joint_vocabulary:
             raise ValueError(
-                "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"
+                "model.tie_embeddings: all needs one vocabulary for source and target; set data.joint_vocabulary: true"
             )
         if training.initialize_from is not None and model.pretrained:
             raise ValueError(

@@ -79,9 +79,9 @@ def make_dataset(
     fingerprint = sha256_of_bytes(json.dumps(origin, sort_keys=True).encode())[:8]
     if data.fingerprint not in (None, fingerprint):
         raise DataError(
-            f"data.fingerprint is {data.fingerprint}, but that of this text with {library} {version} is {fingerprint}; "
-            f"use the same files and the same {library}, or copy the dataset's folder to {data_dir}/; for other text, "
-            "take data.fingerprint out of the config"
+            f"data.fingerprint: {data.fingerprint} names another dataset: this text, cut by {library} {version}, has "
+            f"{fingerprint}; use the files and the {library} of that dataset, or copy its folder to {data_dir}/; for "
+            "this text, take data.fingerprint out of the config"
         )
     folder = data_dir / f"{data.corpus}.{data.source}-{data.target}-{fingerprint}"
     if folder.exists():

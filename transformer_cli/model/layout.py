@@ -39,13 +39,13 @@ class Layout(Protocol):
     """int64, shaped like ids: each token's position in its sentence, from 0"""
 
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
-        """Returns how tokens attend to the tokens of their own sentence.
+        """Returns the function with which tokens attend to the tokens of their own sentence.
 
         is_causal: later positions are masked (3.2.3). record: as in `efficient_attention`.
         """
 
     def cross_attention_fn(self, source: "Layout", record: Recording = None) -> AttentionFn:
-        """Returns how tokens attend to those of source, a layout of the same class with the same sentences."""
+        """Returns the function with which tokens attend to source: the same class and sentences, the other language."""
 
 
 class Padded:
@@ -151,14 +151,14 @@ class Packed:
         return slots.index_select(0, rows.flatten()).unflatten(0, rows.shape).transpose(0, 1)
 
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
-        """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
+        """As in `Layout`. Queries, keys, values and the result are (heads, tokens, depth), padded in groups inside."""
         masks = [mask[:, None, None, :] for mask in self.masks]
         if is_causal:
             masks = [mask & causal_mask(mask.shape[-1], mask.device) for mask in masks]
         return self._attention_fn(self, masks, record)
 
     def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
-        """As in `Layout`, group by group: queries and the result are (heads, target tokens, depth)."""
+        """As in `self_attention_fn`, but queries and the result are (heads, target tokens, depth)."""
         assert isinstance(source, Packed)
         return self._attention_fn(source, [mask[:, None, None, :] for mask in source.masks], record)
 

@@ -126,7 +126,7 @@ class SubwordModel:
         return [_shown(piece) for piece in self.all_tokens()]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Returns pieces as they are shown: a space as a space, a byte as "<0xC3>", a tab as "<U+0009>"."""
+        """Returns pieces in readable form: "▁" becomes a space, a byte "<0xC3>", a tab "<U+0009>"."""
         return [self._tokens[index] for index in ids]
 
     @cached_property

@@ -40,7 +40,7 @@ class TrainingTexts:
 
 
 def read_texts(dataset: Dataset, max_length: int | None) -> TrainingTexts:
-    """Returns the splits train and valid of a dataset. Raises DataError if none of their pairs fits in max_length."""
+    """Returns a dataset's splits train and valid. Raises DataError if one has no pair that fits in max_length."""
     return TrainingTexts(*(usable_split(dataset.split(name), name, max_length) for name in ("train", "valid")))
 
 

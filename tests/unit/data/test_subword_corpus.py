@@ -111,7 +111,7 @@ def test_prepare_subwords_fingerprint_depends_on_settings(make: Make, monkeypatc
     others.append(make())
     assert [each.created for each in others] == [True] * 4
     pinned = first.manifest["fingerprint"]
-    said = rf"^data.fingerprint is {pinned}, but that of this text with SentencePiece 0\.0 is "
+    said = rf"^data.fingerprint: {pinned} names another dataset: this text, cut by SentencePiece 0\.0, has "
     with pytest.raises(DataError, match=said):
         make(f"data.fingerprint={pinned}")
 

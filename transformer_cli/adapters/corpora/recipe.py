@@ -34,9 +34,9 @@ TABLE = [  # at least so many passes and steps; dropout; consistency; passes in 
 
 
 def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_twice: bool = True) -> dict[str, Any]:
-    """Returns settings, by dotted key, that suit a training with time for so many passes over its text.
+    """Returns settings, by dotted key, for a training that has time for `passes` passes over its text.
 
-    steps_per_epoch: of its batches. valid_pairs: in its validation split. may_read_twice: may choose consistency.
+    steps_per_epoch: optimiser steps. valid_pairs: size of the validation split. may_read_twice: consistency is allowed.
     """
     passes = min(passes, MAX_PASSES)
     steps = passes * steps_per_epoch

@@ -105,7 +105,7 @@ class Service:
 
 
 def freeze_memory() -> None:
-    """Collect garbage, and exempt all objects that are left from later collections, which stop all threads."""
+    """Collect garbage, then exempt the remaining objects from later collections, during which all threads stop."""
     gc.unfreeze()
     gc.collect()  # the traceback of a failed request may hold earlier models
     gc.freeze()

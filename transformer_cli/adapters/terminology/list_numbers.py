@@ -25,7 +25,7 @@ _Number = tuple[int, ...]  # (1, 2) for 1.2, (_ROMAN_KIND, 4) for IV.
 
 
 def with_list_numbers(lines: Iterable[str], must_wait: Callable[[], bool] = lambda: False) -> Iterator[tuple[str, str]]:
-    """Yield each line, and the list number with which it begins, without white space around it; mostly "".
+    """Yield each line and its list number without white space, such as "3."; "" for a line without one.
 
     must_wait: whether the next line has not arrived yet; then the lines after a number are not looked at. If reading
     raises a TfmError, the lines before it are yielded first.
