@@ -335,7 +335,7 @@ CUES = (
     rf"|A.<br>|a\N|\|<br⟨ ⟩|<lang fr>|<lang fr>a|<lang fr>a</lang>{CUE}a"
 )
 JSON = (
-    '["a b",|{"a": "b",⟨"b": "c", ⟩"c": 1}|{⟨"a":{⟩|[⟨["a"],⟩0]|["⟨\\u00e9⟩"]|\\u00e9|\\ud800|\\udb80\\udc00|\\n|\\"|'
+    '["a b",|{"a": "b",⟨"b": "c", ⟩"c": 1}|{⟨"a":{⟩|[⟨["a"],⟩0]|["⟨\\naé⟩"]|\\u00e9|\\ud800|\\udb80\\udc00|\\n|\\"|'
     "a $A$|$a|@:a.|@.a:|@|a |<b>a</b>|{{a}}|%s |{a, plural, one {|`a |-a |a-a|a_|aB|1|a.|NaN,|// a|{'a':"
 )
 PO = (
