@@ -1,6 +1,7 @@
 """The core without its adapters, in a fresh interpreter: trains on a list of pairs, resumes, scores and translates."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,13 @@ def test_core_alone_imports_trains_resumes_scores_translates(core: Path) -> None
     done = run_python(core, "-c", f"{PROGRAM}\nimport {', '.join(names)}\nprint(transformer_cli.__file__)")
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{core}/transformer_cli/__init__.py\n"
+
+
+def test_tests_of_the_core_import_nothing_around_it() -> None:
+    tests = [path.read_text(encoding="utf-8") for room in ROOMS for path in (TESTS / "unit" / room).rglob("*.py")]
+    around = re.compile(r"transformer_cli\.(?:adapters|commands|api)\b|from transformer_cli import")
+    assert len(tests) > 30
+    assert not [found for text in tests for found in around.findall(text)]
 
 
 @pytest.mark.long

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import pytest
 
@@ -28,8 +29,11 @@ from transformer_cli import (
     evaluate,
     inspect_sentence,
     load_config,
+    prepare,
     score_pairs,
+    train,
 )
+from transformer_cli.training import translation_score
 
 SENTENCE = "Der alte Hund singt im Park."
 pytestmark = pytest.mark.usefixtures("few_samples")
@@ -146,6 +150,22 @@ def test_evaluate_lists_equals_files(corpus: Path, translator: Translator, proje
         evaluate(translator, files=files[:1])
     with pytest.raises(ConfigError, match=r"^files, lists and splits cannot be combined; give one of them"):
         evaluate(translator, files=files, lists=lists)
+
+
+@pytest.mark.parametrize("reference", ["\u09df\u09df \u09b9\u09df a b .", "Tie\u0302\u0301ng Vie\u0323\u0302t a b ."])
+def test_metric_bleu_is_of_nfc_and_prepare_and_train_count_other_forms(
+    reference: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(translation_score, "greedy_translations", lambda *given: [normalize("NFC", reference)] * 2)
+    model = {"d_model": 4, "num_heads": 1, "num_encoder_layers": 1, "num_decoder_layers": 1, "d_ff": 4}
+    training = {"epochs": 1, "warmup_steps": 0, "best_checkpoint_metric": "bleu"}
+    data = {"corpus": "pairs", "target": "xx", "min_freq": 1}
+    config = Config.model_validate({"name": "a", "data": data, "model": model, "training": training})
+    prepare(config, pairs={"train": [("Hund", reference)] * 9, "valid": [("Hund", reference)] * 2}, data_dir=tmp_path)
+    run = train(config, data_dir=tmp_path, runs_dir=tmp_path / "runs")
+    assert [each["valid_score"] for each in run.history()] == [pytest.approx(100)]
+    said = "valid: 2 of 2 references are not in NFC, the Unicode form that models write"
+    assert [message.startswith(said) for message in caplog.messages].count(True) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 
 from kinds import TrainTiny
 from outcomes import outcome
-from transformer_cli.adapters.study.listing import list_runs
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
@@ -56,14 +55,6 @@ def test_average_has_a_checkpoint_but_no_history_line(averaged: Run) -> None:
     found = json.loads((averaged.checkpoint("average") / "average.json").read_text(encoding="utf-8"))
     assert (found["epochs"], found["step"]) == ([3, 4, 5], 20)
     assert found["valid_ppl"] == pytest.approx(2.718281828 ** found["valid_loss"])
-
-
-def test_run_without_its_average_is_unfinished(averaged: Run, tmp_path: Path) -> None:
-    shutil.copytree(averaged.folder, tmp_path / "tiny")
-    for state in ("finished", "unfinished"):
-        (found,) = list_runs(tmp_path)
-        assert (found.state, found.resume is None) == (state, state == "finished")
-        (tmp_path / "tiny/average").unlink(missing_ok=True)
 
 
 def test_average_changes_neither_history_nor_state(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
