@@ -3,6 +3,8 @@
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from sealed import set_config
 from transformer_cli import Translator
 from transformer_cli.adapters.finetuning.copied_text import copied_lines, encode_sides
 from transformer_cli.adapters.finetuning.interpolation import INITIAL_VALIDATION, interpolate
-from transformer_cli.adapters.finetuning.replay import replay_rows
+from transformer_cli.adapters.finetuning.replay import Replay, replay_rows
 from transformer_cli.adapters.finetuning.settings import finetuning_settings
 from transformer_cli.api import finetuning_table
 from transformer_cli.config.load import load_config
@@ -142,6 +144,11 @@ def test_replay_is_half_of_an_epoch_and_resumes_exactly(train_tiny: TrainTiny, r
     beside = (f"training.replay=[{old}]", "training.extra_valid=[test]")
     straight = train_tiny(runs, *FINETUNE, *beside, "name=straight")
     assert [each["step"] for each in straight.history()] == [0, 4, 8]  # of 200 pairs, and as many more
+    replay = Replay(list)
+    trainer: Any = SimpleNamespace(run=straight, state=SimpleNamespace(epoch=1), texts=SimpleNamespace())
+    trainer.texts.train = replay.load_split(straight)
+    replay.on_begin(trainer)
+    assert sorted(replay.epoch_rows(trainer, np.arange(2))) == [0, 1, 2, 3]  # its own two pairs, and those to replay
     train_tiny(runs, *FINETUNE, *beside, "training.epochs=1")
     old.unlink()
     shutil.rmtree(runs / "base")
