@@ -7,10 +7,12 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
+from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from oracles.translators import turned
+from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
@@ -140,3 +142,14 @@ def test_archive_format_refuses_other_files(file_format: str, parts: Parts, said
 def test_archive_signature_gets_a_warning() -> None:
     opened = PARSERS["pptx"](packed({**PPTX, "_xmlsignatures/a.xml": ""}), ("de", "en"), TranslationSettings())
     assert opened.warnings == ["has a digital signature, which is not valid for the translation"]
+
+
+@pytest.mark.parametrize(
+    "inner", ["ein <i>roter<br/>Hund</i> da <b>so<br/>Dann</b>", "<i>a<br/>B</i> c <b><i>d</i> e<br/>F</b>"]
+)
+def test_archive_page_stays_well_formed_when_words_move(inner: str) -> None:
+    document = parse_html(f"<p>{inner}</p>")
+    written = document.render([backwards(block) for block in document.blocks])
+    assert sorted(each.tag for each in fromstring(written)) == sorted(
+        each.tag for each in fromstring(f"<p>{inner}</p>")
+    )
