@@ -101,7 +101,7 @@ class Requirements(Protocol):
 
     @property
     def constraints(self) -> Constraints | None:
-        """For a second search, made if the first one leaves something out; None for no second search."""
+        """The constraints of a second search, made if the first translation lacks something; None: no second search."""
 
     def allowed_nats(self, text: str) -> float:
         """Returns by how many nats a complete translation may be less likely than this text; 0 if this is complete."""

@@ -143,7 +143,7 @@ class Average:
 
     @property
     def error(self) -> float:
-        """By which it is compared with validations: see `error_of`."""
+        """The error that is compared with those of validations: see `error_of`."""
         return error_of(self.valid_loss, self.valid_score)
 
 

@@ -116,7 +116,7 @@ def sentence_losses(
 def make_loss_check(model: "Transformer", split: EncodedSplit, rows: Rows) -> dict[str, Any]:
     """Returns the ids and losses of the longest pairs, to store in a checkpoint; see `warn_if_losses_changed`.
 
-    A change of the code may affect only tokens that are far apart, as a window of attention does.
+    They are the longest since a change of the code, such as a window of attention, may affect distant tokens only.
     """
     lengths = split.source.lengths[rows] + split.target.lengths[rows]
     chosen = rows[np.argsort(-lengths, kind="stable")[:N_CHECK_PAIRS]]

@@ -10,7 +10,7 @@ MAX_VALUE_CHARS = 60  # of a value in a message
 
 
 def check_list(name: str, value: object, items: str = "str") -> None:
-    """Raises ArgumentError if an argument is not a list, or is one whose letters or keys Python would take for items.
+    """Raises ArgumentError for an argument that is a string, bytes, a mapping, or not iterable.
 
     items: the type of the items, for the message.
     """

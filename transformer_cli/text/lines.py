@@ -176,7 +176,7 @@ def byte_lines(path: Path, max_bytes: int = MAX_LINE_BYTES) -> Generator[bytes, 
 
 
 def record_lines(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield number and text, with the line end, of lines of up to MAX_RECORD_BYTES. Raises DataError."""
+    """Yield each line's number, and its text with the line end. Raises DataError for one over MAX_RECORD_BYTES."""
     for number, line in enumerate(byte_lines(path, MAX_RECORD_BYTES), start=1):
         if len(line) == MAX_RECORD_BYTES and not line.endswith(b"\n"):
             what = f"more than {MAX_RECORD_BYTES:,} bytes"

@@ -90,9 +90,9 @@ class Callback:
     def on_gradients(self, trainer: TrainerView) -> None:
         """Read or change the gradients of step `trainer.state.step + 1`, before they are clipped and applied.
 
-        They are in the `grad` of the parameters of `trainer.learner.model`, summed over all shards and processes. What
-        changes them may depend on the weights, the gradients, the step and the seed only, so that a resumed run takes
-        the same steps.
+        They are in the `grad` of the parameters of `trainer.learner.model`, summed over all shards and processes. The
+        change may depend only on the weights, the gradients, the step and the seed: a resumed run then takes the same
+        steps.
         """
 
     def needed_validations(self, trainer: TrainerView) -> Collection[int]:

@@ -720,7 +720,7 @@ def read_beginning(path: Path) -> bytes:
 def find_unusual_heading(rows: Sequence[Sequence[str]], data: DataConfig) -> tuple[int, int] | None:
     """Returns the indices of source and target if the first row is a heading such as text, translation; else None.
 
-    All of its cells are names of columns or languages, and none of them is in its column again. rows: of a table.
+    In a heading each cell names a column or a language, and no later row repeats it in that column. rows: of a table.
     """
     names = {*chain(*SIDE_NAMES, *UNUSUAL_NAMES, OTHER_COLUMNS)}
     first, *others = [[cell.strip().lower() for cell in row] for row in rows] or [[]]

@@ -81,7 +81,7 @@ def open_exported(run: Run, device: str) -> "CTranslate2Engine":
 
 
 def format_settings(config: ModelConfig) -> dict[str, Any]:
-    """Returns the settings of CTranslate2 for a model, which its config.json has among others."""
+    """Returns CTranslate2's settings for a model: part of its config.json."""
     return {
         "unk_token": SPECIALS[UNK],
         "eos_token": SPECIALS[EOS],
