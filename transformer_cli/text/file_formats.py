@@ -108,6 +108,8 @@ CONVERTED = {  # suffixes of files → how to get one that tfm translates; docs/
     ".yml .yaml": "convert it by `yaml2po`",
     ".properties": "convert it by `prop2po`",
     ".resx .resw": "convert it by `resx2po`",
+    ".rst .tex .ltx": "convert it by `pandoc` to .html",
+    ".adoc .asciidoc": "convert it by `asciidoctor` to .html",
     ".idml": "convert it by `idml2po`",
     ".ts": "convert it by Qt's `lconvert` to .xlf",
     ".strings .stringsdict .xcstrings": "export XLIFF from Xcode",
