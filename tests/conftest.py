@@ -322,9 +322,13 @@ def _train(config: Path, *overrides: str, data_dir: Path, runs_dir: Path, fresh:
 
         with _curves_are_left_out():
             return train(settings, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+    from transformer_cli.training.callbacks import keys_of_callbacks
     from transformer_cli.training.trainer import train as core_train
+    from transformer_cli.training.translation_score import Examples, TranslationScore
 
-    return core_train(settings, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
+    kinds = {kind.implements: kind for kind in (TranslationScore, Examples)}
+    callbacks = [kinds[key]() for key in keys_of_callbacks(settings) if key in kinds]
+    return core_train(settings, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh, callbacks=callbacks)
 
 
 def _translator(run: "Run") -> "Translator":

@@ -80,7 +80,7 @@ def test_core_alone_imports_trains_resumes_scores_translates(core: Path) -> None
 
 def test_tests_of_the_core_import_nothing_around_it() -> None:
     tests = [path.read_text(encoding="utf-8") for room in ROOMS for path in (TESTS / "unit" / room).rglob("*.py")]
-    around = re.compile(r"transformer_cli\.(?:adapters|commands|api)\b|from transformer_cli import")
+    around = re.compile(r"transformer_cli\.(?:adapters|commands|api)\b|from transformer_cli import|\btfm: Tfm")
     assert len(tests) > 30
     assert not [found for text in tests for found in around.findall(text)]
 
