@@ -14,6 +14,7 @@ OTHER_COMMANDS = {  # what tfm has → names for it that are not similar
     "train": "continue finetune fine-tune fit resume",
     "translate": "decode generate infer inference interactive predict",
 }
+NAMES_OF_RUN = ("checkpoint", "checkpoint_path", "load_checkpoint", "model", "model_path", "path")  # of --run elsewhere
 
 
 def runs() -> list[str]:
@@ -54,6 +55,8 @@ def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
 
     offered = settings("") if "--config" in known or command == "config" else decoding_settings("")
     name = option.lstrip("-").replace("-", "_").lower()
+    if "--run" in known and name in NAMES_OF_RUN:
+        return "; did you mean --run?"
     ours = OTHER_NAMES.get(name, name)
     last = ours.rpartition(".")[2]
     if f"--{last}" in known:

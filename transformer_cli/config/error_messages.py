@@ -56,6 +56,7 @@ KEYS_OF_OTHER_TOOLS = {  # what tfm has → keys of fairseq, Hugging Face, Joey 
     "not in tfm; docs/changes.md shows how to change the code": "alibi distillation ema ema_decay embedding_dropout "
     "grad_noise layer_drop layerdrop moe num_experts scheduled_sampling sgd swa teacher_forcing_ratio weight_decay",
     "not in tfm; docs/decisions/training.md says why": "bpe_dropout subword_dropout subword_regularization",
+    "the option --check": "auto_lr_find dry_run fast_dev_run find_lr lr_find lr_finder overfit_batches sanity_check",
     "the option --n-best": "n_best nbest num_return_sequences",
     "the same command again, which resumes": "auto_resume checkpoint load_checkpoint resume resume_from_checkpoint",
     "torchrun (docs/clusters.md)": "devices gpu_ranks gpus n_gpu num_gpus world_size",
@@ -70,14 +71,17 @@ KEYS_OF_OTHER_TOOLS = {  # what tfm has → keys of fairseq, Hugging Face, Joey 
     "training.initialize_from": "finetune_from_model load_model pretrained",
     "training.label_smoothing": "criterion loss",
     "training.learning_rate": "lr",
+    "training.max_steps": "max_update max_updates num_steps steps total_steps train_steps",
     "training.patience": "early_stop early_stopping early_stopping_patience stopping_steps",
     "training.num_threads": "num_workers workers",
     "training.precision": "amp bf16 fp16 mixed_precision",
     "training.save_minutes": "save_checkpoint_steps save_interval save_steps save_strategy",
     "training.schedule": "decay_method",
     "training.seed": "manual_seed random_seed",
-    "training.tensorboard, or a callback (docs/train.md)": "log_interval logger logging_steps mlflow report_to wandb",
+    "training.tensorboard, or a callback (docs/train.md)": "log_every log_interval logger logging_steps mlflow "
+    "report_to wandb",
     "training.validate_every": "eval_steps eval_strategy evaluation_strategy val_check_interval valid_steps",
+    "training.warmup_steps": "num_warmup_steps warmup warmup_updates",
 }
 OTHER_NAMES = {name: ours for ours, names in KEYS_OF_OTHER_TOOLS.items() for name in names.split()}
 

@@ -64,11 +64,13 @@ def describe_text(trainer: TrainerView) -> Iterator[str]:
     with np.errstate(invalid="ignore"):  # NaN if all sentences are equally long
         correlation = np.corrcoef(split.source.lengths[rows], split.target.lengths[rows])[0, 1]
     verdict = "WRONG? usual is 0.7 to 0.95; about 0 if a side is shifted" if correlation < MIN_CORRELATION else "fine"
+    lengths = f"the lengths of source and target correlate by {correlation:.2f}: {verdict}"
+    if math.isnan(correlation):
+        lengths = "all sentences of a side are equally long"
     yield (
         f"text: padding {(ids == PAD).float().mean():.0%}; unknown {counts['source']['unknown_rate']:.2%} of the "
         f"source, {counts['target']['unknown_rate']:.2%} of the target; too long, so left out: "
-        f"{counts['sentences'] - len(rows):,} of {pluralize(counts['sentences'], 'pair')}; the lengths of source and "
-        f"target correlate by {correlation:.2f}: {verdict}"
+        f"{counts['sentences'] - len(rows):,} of {pluralize(counts['sentences'], 'pair')}; {lengths}"
     )
 
 
@@ -87,7 +89,7 @@ def train_on_trial(trainer: TrainerView, picture: Path) -> Iterator[str]:
     yield (
         f"speed: {seconds:.2g} s per step, peak memory {peak_memory(learner.device)}, "
         f"{time_estimate(trainer, epoch_seconds=seconds * len(steps))} until the end; with half the batch size "
-        f"{half_seconds:.2g} s, {half_memory}, and {2 * half_seconds / min(times[:N_TIMED]):.2g} times as long"
+        f"{half_memory}, and {2 * half_seconds / min(times[:N_TIMED]):.2g} times as long"
     )
     smooth = np.convolve(np.pad(losses, 2, mode="edge"), np.full(5, 0.2), "valid")
     limit, given = float(rates[smooth.argmin()]), training.learning_rate

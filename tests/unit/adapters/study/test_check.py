@@ -36,12 +36,12 @@ def test_check_of_sound_text_leaves_only_a_picture(tfm: Tfm, prepared: Path, cor
     assert {pair for pair in pairs if "<unk>" not in pair} <= set(known)
     said = [re.sub(r"[\d.,e-]*\d( GB)?", lambda found: "0 MB" if found[1] else "0", line) for line in lines[-4:]]
     assert said[0] == (
-        "text: padding 0%; unknown 0% of the source, 0% of the target; too long, so left out: 0 of 0 pairs; the "
-        "lengths of source and target correlate by nan: fine"
+        "text: padding 0%; unknown 0% of the source, 0% of the target; too long, so left out: 0 of 0 pairs; all "
+        "sentences of a side are equally long"
     )
     assert said[1] == (
-        "speed: 0 s per step, peak memory 0 MB, less than a minute until the end; with half the batch size 0 s, 0 MB, "
-        "and 0 times as long"
+        "speed: 0 s per step, peak memory 0 MB, less than a minute until the end; with half the batch size 0 MB, and "
+        "0 times as long"
     )
     assert re.fullmatch(
         r"learning rate: suggested 0, since the loss rises from 0 on \(tiny-check.png\); the config has 0: .+", said[2]
