@@ -133,7 +133,8 @@ def test_prepare_pinned_fingerprint_of_other_text_is_refused(workshop: Workshop)
     fingerprint = workshop.prepare().manifest["fingerprint"]
     assert not workshop.prepare(fingerprint=fingerprint).created
     workshop.write("test", ["Zwei Hunde."], ["Two dogs."])
-    with pytest.raises(DataError, match=rf"^data.fingerprint: {fingerprint} names another dataset: this text, .*, has [0-9a-f]{{8}};"):
+    said = rf"^data.fingerprint: {fingerprint} names another dataset: this text, .*, has [0-9a-f]{{8}};"
+    with pytest.raises(DataError, match=said):
         workshop.prepare(fingerprint=fingerprint)
     assert len(workshop.datasets()) == 1
 
