@@ -27,7 +27,6 @@ IDLE_S = 0.05  # after such a pause in a pipe, the lines so far are translated: 
 CHUNK_LINES_ON_TERMINAL = 20  # on a terminal: slower, but lines appear steadily
 MAX_LISTED_LINES = 10  # line numbers in a warning
 MAX_SAMPLED_LINES = 100  # lines in which several sentences are counted
-SNIFFED_BYTES = 1 << 13  # of a file, to detect its format
 PARAGRAPH_SHARE = 0.2  # share of lines with several sentences above which a warning is printed
 
 log = logging.getLogger(__name__)
