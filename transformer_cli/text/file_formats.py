@@ -17,7 +17,7 @@ _ASCII = rb"(?![\0-\x7f]*?(?:charset|encoding)=)[\0-\x7f]*?"  # where the file d
 _BINARY = {  # format and remedy → first bytes; several formats are ZIP archives
     name: re.compile(pattern, re.DOTALL)
     for name, pattern in {
-        "an Excel workbook (XLSX); save it as .ods": rb"PK\x03\x04.*?xl/",
+        "an Excel workbook (XLSX); save it as .ods to translate it, or as CSV to train on it": rb"PK\x03\x04.*?xl/",
         "a Word document (DOCX); export its text": rb"PK\x03\x04.*?word/",
         "a PowerPoint presentation (PPTX); export its text": rb"PK\x03\x04.*?ppt/",
         "an EPUB book; export its text": rb"PK\x03\x04.{26}mimetypeapplication/epub",
@@ -26,7 +26,7 @@ _BINARY = {  # format and remedy → first bytes; several formats are ZIP archiv
         "a ZIP archive; unpack it, and name the files in it": rb"PK\x03\x04",
         "a tar archive; unpack it, and name the files in it": rb".{257}ustar",
         "an archive of an unsupported kind; compress the text as .gz or .xz": rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd",
-        "a PDF; save it as .docx": rb"%PDF-",
+        "a PDF; save it as .docx to translate it, or export its text": rb"%PDF-",
         "an old or a password-protected Office document; save it as DOCX or PPTX": rb"\xd0\xcf\x11\xe0",
         "an RTF document; save it as .docx": rb"\{\\rtf",
         "a Parquet or Arrow file; write it as JSON lines": rb"PAR1|ARROW1|FEA1|\xff{4}.{2}\0\0",
