@@ -17,7 +17,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from readme_figures import figures, find_source
 from transformer_cli.commands.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
@@ -98,8 +97,17 @@ def test_docs_and_docstrings_name_what_exists() -> None:
 
 
 def test_readme_figures_stand_in_records() -> None:
-    assert len(figures()) > 10
-    assert [figure for figure in figures() if not find_source(figure)] == []
+    """tests/unit/readme_figures.txt: a figure, its record, and words of its line there, with it or its inverse."""
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Results\n")[2].partition("\n## ")[0]
+    figures = re.findall(r"(?<![\w.])\d+\.\d+(?! M parameters)(?!\d)", section)
+    assert len(figures) > 10
+    lines = Path(__file__).with_name("readme_figures.txt").read_text(encoding="utf-8").splitlines()
+    sources = {figure: (record, words) for figure, record, words in (line.split(" ", 2) for line in lines)}
+    for figure in figures:
+        record, words = sources[figure]
+        assert words in (ROOT / f"docs/records/{record}.md").read_text(encoding="utf-8")
+        digits, numbers = len(figure.partition(".")[2]), map(float, re.findall(r"\d+\.\d+", words))
+        assert any(figure in (f"{each:.{digits}f}", f"{1 / each:.{digits}f}") for each in numbers), figure
 
 
 def test_docs_index_lists_every_page() -> None:
