@@ -57,15 +57,7 @@ from transformer_cli.runs.state import (
     load_average,
     load_state,
 )
-from transformer_cli.system.files import (
-    as_file_error,
-    atomic_folder,
-    delete,
-    sha256_of_bytes,
-    verify_file,
-    write_checksums,
-    write_json,
-)
+from transformer_cli.system import files
 
 WEIGHTS = "model.safetensors"
 VALIDATION_NAME = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
@@ -102,7 +94,7 @@ def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a checkpoint's folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
     with as_checkpoint_error():
-        verify_file(path)
+        files.verify_file(path)
     model = run.uninitialized_model()
     try:
         load_model(model, path)
@@ -118,7 +110,7 @@ def load_weights(run: Run, folder: Path) -> Transformer:
 
 def _unreadable(path: Path, what: str, error: Exception) -> CheckpointError:
     if system_error := error if isinstance(error, OSError) else _system_error(error, path):
-        return CheckpointError(as_file_error(system_error, path).with_remedy(RESTORE_HINT, IF_MISSING))
+        return CheckpointError(files.as_file_error(system_error, path).with_remedy(RESTORE_HINT, IF_MISSING))
     return CheckpointError(f"{path}: {what} cannot be read: {_first_lines(error)}; {RESTORE_HINT}")
 
 
@@ -132,7 +124,7 @@ def load_last(run: Run) -> Checkpoint:
     checkpoint = run.checkpoint("last")
     model, path = load_weights(run, checkpoint), checkpoint / "state.safetensors"
     with as_checkpoint_error():
-        verify_file(path)
+        files.verify_file(path)
     try:
         # load_file maps the file, and without a copy it would stay open: NFS cannot delete the folder of an open file.
         tensors = {name: value.clone() for name, value in load_file(path).items()}
@@ -170,10 +162,10 @@ def save_checkpoint(
             for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items()
         }
         _save_tensors(moments, folder / "state.safetensors")
-        history = sha256_of_bytes(first_history_lines(run, state.n_validations))
-        write_json(folder / "state.json", asdict(replace(state, history_sha256=history)))
+        history = files.sha256_of_bytes(first_history_lines(run, state.n_validations))
+        files.write_json(folder / "state.json", asdict(replace(state, history_sha256=history)))
         if loss_check:
-            write_json(folder / LOSS_CHECK, loss_check)
+            files.write_json(folder / LOSS_CHECK, loss_check)
     run.set_pointer("last", name)
     _update_pointers(run, state)
 
@@ -199,8 +191,8 @@ def save_average(
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(run, model, folder)
-        write_json(folder / "average.json", asdict(average))
-        write_json(folder / LOSS_CHECK, loss_check)
+        files.write_json(folder / "average.json", asdict(average))
+        files.write_json(folder / LOSS_CHECK, loss_check)
     run.set_pointer("average", name)
     _update_pointers(run, state)
     return run.checkpoint("best") == run.checkpoint("average")
@@ -222,7 +214,7 @@ def prune_validations(run: Run, *, keep: Collection[int]) -> None:
     for folder in (run.folder / "checkpoints").glob("validation-*"):
         if (match := VALIDATION_NAME.fullmatch(folder.name)) and int(match[1]) not in keep:
             with suppress(OSError):  # on NFS another process may read it; the next validation tries again
-                delete(folder)
+                files.delete(folder)
 
 
 def load_mean(run: Run, numbers: range) -> Transformer:
@@ -248,13 +240,13 @@ def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
     run.refuse_if_gone()
     path = run.folder / "checkpoints" / name
     try:
-        delete(path)  # no pointer names it: the process that wrote it was killed
+        files.delete(path)  # no pointer names it: the process that wrote it was killed
     except OSError as error:
         why = error.strerror or error
         raise CheckpointError(f"{path} could not be deleted to be written anew ({why}); delete it") from None
-    with atomic_folder(path) as folder:
+    with files.atomic_folder(path) as folder:
         yield folder
-        write_checksums(folder)
+        files.write_checksums(folder)
 
 
 def _update_pointers(run: Run, state: TrainingState) -> None:
@@ -272,7 +264,7 @@ def _update_pointers(run: Run, state: TrainingState) -> None:
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in in_use and CHECKPOINT.fullmatch(folder.name):  # not a copy that a user has made
             try:
-                delete(folder)
+                files.delete(folder)
             except OSError as error:  # on NFS: another process has a file open
                 log.warning("%s could not be deleted (%s); the next save tries again", folder, error.strerror or error)
 

@@ -39,15 +39,7 @@ from transformer_cli.runs.metadata import (
     write_metadata,
 )
 from transformer_cli.runs.provenance import provenance
-from transformer_cli.system.files import (
-    CHECKSUMS,
-    preview,
-    read_checksums,
-    read_text,
-    verify_files,
-    write_checksums,
-    write_text,
-)
+from transformer_cli.system import files
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.lengths import LengthBounds
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
@@ -80,11 +72,11 @@ class Run:
         """
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / INCOMPLETE, "nothing has been saved yet\n")
-        for name in ("run.json", CHECKSUMS):  # of a run that was killed before its first checkpoint
+        files.write_text(folder / INCOMPLETE, "nothing has been saved yet\n")
+        for name in ("run.json", files.CHECKSUMS):  # of a run that was killed before its first checkpoint
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
-        write_text(folder / HISTORY, "")
+        files.write_text(folder / HISTORY, "")
         write_config(folder, config)
         training, manifest = config.training, dataset.manifest
         recorded = manifest.get("tokenizer", {})
@@ -102,7 +94,7 @@ class Run:
             lengths=lengths,
         )
         write_metadata(folder, metadata)
-        write_checksums(folder, ["run.json", *codec_files(config.data)])
+        files.write_checksums(folder, ["run.json", *codec_files(config.data)])
         return Run(folder, config, Codecs.load(folder, config.data), metadata)
 
     @staticmethod
@@ -116,7 +108,7 @@ class Run:
             folder, pointer = folder.parent, folder.name
         metadata = read_metadata(folder)
         with as_checkpoint_error(folder):
-            verify_files(folder)
+            files.verify_files(folder)
             config = read_config(folder, metadata)
             return Run(folder, config, Codecs.load(folder, config.data), metadata, pointer)
 
@@ -149,7 +141,7 @@ class Run:
         name = EXPORTED_WEIGHTS if self.exported else "model.safetensors"
         folder = self.folder if self.exported else self.checkpoint(self.pointer)
         with as_checkpoint_error(self.folder):
-            return read_checksums(folder).get(name, str(folder))
+            return files.read_checksums(folder).get(name, str(folder))
 
     def warn_if_tokenizer_changed(self) -> None:
         """Warn if the installed tokeniser has another version than the one that tokenised the training text."""
@@ -200,7 +192,7 @@ class Run:
         self.refuse_exported()
         path = self.folder / pointer
         try:
-            name = read_text(path).removesuffix("\n")
+            name = files.read_text(path).removesuffix("\n")
         except MissingFile:
             missing = f"{self.folder}: no {pointer} checkpoint yet; `tfm train` writes one"
             raise CheckpointError(f"{missing}; if it was lost, {RESTORE_HINT}") from None
@@ -209,7 +201,7 @@ class Run:
         folder = self.folder / "checkpoints" / name
         if not CHECKPOINT.fullmatch(name) or not folder.is_dir():
             raise CheckpointError(
-                f"{path} names {preview(name)}, which is not a checkpoint in checkpoints/; {RESTORE_HINT}"
+                f"{path} names {files.preview(name)}, which is not a checkpoint in checkpoints/; {RESTORE_HINT}"
             )
         return folder
 
@@ -218,8 +210,8 @@ class Run:
         if pointer not in POINTERS:
             raise CheckpointError(f"{pointer!r} is not a pointer; the pointers are {', '.join(POINTERS)}")
         if not CHECKPOINT.fullmatch(name) or not (self.folder / "checkpoints" / name).is_dir():
-            raise CheckpointError(f"{self.folder}: no checkpoint {preview(name)} for {pointer} to point to")
-        write_text(self.folder / pointer, f"{name}\n")
+            raise CheckpointError(f"{self.folder}: no checkpoint {files.preview(name)} for {pointer} to point to")
+        files.write_text(self.folder / pointer, f"{name}\n")
         if pointer == "last":
             (self.folder / INCOMPLETE).unlink(missing_ok=True)
 
@@ -246,12 +238,12 @@ class Run:
         """Returns the lines of history.jsonl: the validations so far, oldest first. Raises CheckpointError."""
         self.refuse_exported()
         with as_checkpoint_error():
-            return [json.loads(line) for line in read_text(self.folder / HISTORY).splitlines()]
+            return [json.loads(line) for line in files.read_text(self.folder / HISTORY).splitlines()]
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace history.jsonl. Raises CheckpointError as `refuse_if_gone` does."""
         self.refuse_if_gone()
-        write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
+        files.write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
 
 def differing_codecs(one: DataConfig, other: DataConfig) -> str:

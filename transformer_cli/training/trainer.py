@@ -28,28 +28,14 @@ from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Rows
 from transformer_cli.errors import ConfigError, MemoryShortage
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import (
-    prune_validations,
-    save_average,
-    save_checkpoint,
-    save_validation_weights,
-    set_moments,
-)
+from transformer_cli.runs import checkpoints
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, error_of, has_final_weights
 from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check, warn_if_losses_changed
 from transformer_cli.system.terminal import pluralize, show_status
+from transformer_cli.training import messages
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.messages import (
-    SCORE_NAMES,
-    StepBar,
-    best_as_line,
-    final_as_line,
-    log_start,
-    time_estimate,
-    validation_as_line,
-)
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.resume import OpenedRun, open_run
 from transformer_cli.training.stopping import Interruption, resume_hint, stop_signals
@@ -84,7 +70,7 @@ def train(
             opened = stack.enter_context(opening)
             trainer = Trainer(opened, device, world, callbacks, was_fresh=fresh)
         with resume_hint(trainer.interruption):
-            log_start(trainer)
+            messages.log_start(trainer)
             trainer.fit()
     return opened.run
 
@@ -108,14 +94,14 @@ class Trainer:
         averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(checkpoint.model, self.training, device, world)
-        set_moments(self.learner.optimizer, self.learner.model, checkpoint.moments)
+        checkpoints.set_moments(self.learner.optimizer, self.learner.model, checkpoint.moments)
         model = self.learner.model  # callbacks set the initial weights in the main process only
         world.broadcast((*model.parameters(), *model.buffers()))
         self.state = checkpoint.state
         self.validations = list(opened.validations)
         if self.state.step and world.is_main:
             warn_if_losses_changed(self.learner.model, run.checkpoint("last"))
-        self._bar = StepBar(self)
+        self._bar = messages.StepBar(self)
         self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved_progress = self._progress()
         self._saved_at = time.monotonic()
@@ -155,7 +141,7 @@ class Trainer:
                 where = f"from the checkpoint at step {state.step:,} where more memory is free"
                 raise MemoryShortage(f"{shortage}; the same command resumes {where}") from None
             if state.patience_is_spent(training):
-                score = SCORE_NAMES[training.best_checkpoint_metric]
+                score = messages.SCORE_NAMES[training.best_checkpoint_metric]
                 n_worse = pluralize(state.validations_since_best, "validation")
                 log.info("no better %s in %s (patience): stopping", score, n_worse)
             if self._needed_validations():
@@ -163,7 +149,7 @@ class Trainer:
                 if is_asked_to_stop:
                     raise self.interruption.error()
                 self._save_final_weights()
-        log.info(best_as_line(self.run, self.validations))
+        log.info(messages.best_as_line(self.run, self.validations))
 
     # Steps
 
@@ -251,13 +237,13 @@ class Trainer:
         if self.state.batch == len(self.plan()):
             self._end_epoch()
         if self.world.is_main and self.state.n_validations in self._needed_validations():
-            save_validation_weights(self.run, self.learner.model, self.state.n_validations)
+            checkpoints.save_validation_weights(self.run, self.learner.model, self.state.n_validations)
         self._save()
         self._prune_validations()
-        log.info(validation_as_line(validation, self.training))
+        log.info(messages.validation_as_line(validation, self.training))
         self._bar.restart_minute()
         if not self.state.step:
-            left = time_estimate(self, valid_seconds=validation.valid_seconds)
+            left = messages.time_estimate(self, valid_seconds=validation.valid_seconds)
             log.info("%s until the end, judged by this validation", left)
         self._call_on_validation()
 
@@ -268,7 +254,7 @@ class Trainer:
     def _prune_validations(self) -> None:
         """Delete the weights of validations that no callback needs."""
         if self.world.is_main:
-            prune_validations(self.run, keep=self._needed_validations())
+            checkpoints.prune_validations(self.run, keep=self._needed_validations())
 
     def _call_on_validation(self) -> None:
         for callback in self.callbacks if self.world.is_main else ():
@@ -351,10 +337,10 @@ class Trainer:
             valid_score=self._score(model),
         )
         loss_check = make_loss_check(model, self.texts.valid.split, self.texts.valid.rows)
-        is_best = self.world.is_main and save_average(self.run, model, average, self.state, loss_check)
+        is_best = self.world.is_main and checkpoints.save_average(self.run, model, average, self.state, loss_check)
         self.world.barrier()  # as in `_save`
         if average.interpolation is None:
-            log.info(final_as_line(average, self.training, is_best=is_best))
+            log.info(messages.final_as_line(average, self.training, is_best=is_best))
 
     # Saving, and stopping
 
@@ -367,7 +353,7 @@ class Trainer:
             if self.world.is_main:
                 learner, valid = self.learner, self.texts.valid
                 loss_check = make_loss_check(learner.model, valid.split, valid.rows) if with_loss_check else None
-                save_checkpoint(self.run, learner.model, learner.optimizer, self.state, loss_check)
+                checkpoints.save_checkpoint(self.run, learner.model, learner.optimizer, self.state, loss_check)
             self._saved_progress, self._saved_at = self._progress(), time.monotonic()
             self.interruption.saved_step = self.state.step
         self.world.barrier()  # torchrun kills rank 0, which is writing, as soon as another process ends

@@ -20,17 +20,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from transformer_cli.adapters.corpora import multi30k
+from transformer_cli.adapters.corpora import formats, multi30k
 from transformer_cli.adapters.corpora.cleaning import RULES, clean_pairs, pair_hashes, rule_parameters
-from transformer_cli.adapters.corpora.formats import (
-    HEADING,
-    TABLE,
-    LeaveOut,
-    apply_rule,
-    pair_format,
-    read_texts,
-    require_files,
-)
 from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
@@ -63,7 +54,7 @@ class OpenedCorpus:
 
     data: DataConfig
     checksums: Mapping[str, str]
-    splits: Mapping[str, Callable[[LeaveOut], Iterator[LocatedPair]]]
+    splits: Mapping[str, Callable[[formats.LeaveOut], Iterator[LocatedPair]]]
     """split → function that starts a pass over its pairs; see `formats.read_texts`"""
     rules: Mapping[str, Any] = field(default_factory=dict)
 
@@ -92,16 +83,17 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
         pairs = multi30k.find_files(data.source, data.target, multi30k_dir)
         names = [path.name for pair in pairs.values() for path in (pair.source, pair.target)]
         sums = {name: multi30k.checksums()[name] for name in names}
-        return OpenedCorpus(data, sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
+        splits = {split: partial(formats.read_texts, [pair], data) for split, pair in pairs.items()}
+        return OpenedCorpus(data, sums, splits)
     assert data.files is not None  # the config ensures it
-    require_files((f"data.files.{name}", path) for name, path in data.texts)
+    formats.require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256_of_file(path) for name, path in data.texts}
     texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
     single_files = [text for split in texts.values() for text in split if isinstance(text, Path)]
-    if data.columns and not any(pair_format(text, data) in (TABLE, JSON) for text in single_files):
+    if data.columns and not any(formats.pair_format(text, data) in (formats.TABLE, JSON) for text in single_files):
         option = f"--columns {','.join(data.columns)}"
         raise DataError(f"data.columns ({option}): no file is a table or JSON lines; leave it out")
-    splits = {split: partial(read_texts, text, data) for split, text in texts.items()}
+    splits = {split: partial(formats.read_texts, text, data) for split, text in texts.items()}
     return OpenedCorpus(data, sums, splits, rule_parameters(data))
 
 
@@ -115,7 +107,7 @@ def _open_captions(data: DataConfig) -> OpenedCorpus:
     return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
-def _with_locations(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[LocatedPair]:
+def _with_locations(pairs: list[tuple[str, str]], leave_out: formats.LeaveOut) -> Iterator[LocatedPair]:
     return ((*pair, Location(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
 
 
@@ -174,7 +166,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport
         files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in report.splits}
 
         def leave_out(rule: str, source: str, target: str, location: Location) -> None:
-            if rule == HEADING:  # no pair
+            if rule == formats.HEADING:  # no pair
                 log.info("%s is taken for a heading: %s", location, shorten(f"{source} | {target}", MAX_EXAMPLE_CHARS))
                 return
             report.left_out[rule] = report.left_out.get(rule, 0) + 1
@@ -197,7 +189,7 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport
         for split in [split for split in texts if split != "train"]:
             pairs = texts[split](leave_out)
             if data.skip_empty:
-                pairs = apply_rule("empty", RULES["empty"], pairs, leave_out)
+                pairs = formats.apply_rule("empty", RULES["empty"], pairs, leave_out)
             for source, target, location in pairs:
                 add(split, source, target, location)
                 if "held_out" in data.clean:

@@ -8,18 +8,7 @@ from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from transformer_cli.adapters.corpora.formats import (
-    DAMAGED,
-    SAMPLE_ROWS,
-    children,
-    find_sides,
-    find_unusual_heading,
-    read_beginning,
-    read_rows,
-    read_units,
-    refuse_heading,
-    xml_lang,
-)
+from transformer_cli.adapters.corpora import formats
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import is_stream
@@ -56,7 +45,7 @@ def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
             yield from read_terms(copy, data)
         return
     left_out: Counter[str] = Counter()
-    file_format = detect_format(read_beginning(path))
+    file_format = detect_format(formats.read_beginning(path))
     if file_format in (TMX, XLIFF, HTML, "XML"):  # MultiTerm exports XML of its own
         raise DataError(f"{path}: {file_format}, which is not read as a glossary; export it as TBX or TSV")
     yield from (_read_tbx if file_format == TBX else _read_term_table)(path, data, left_out)
@@ -69,7 +58,7 @@ def _read_term_table(path: Path, data: DataConfig, left_out: Counter[str]) -> It
 
     As in DeepL's tables, two more columns may have the language codes of each row.
     """
-    beginning = [cells for cells, _ in islice(_read_entries(path, data), SAMPLE_ROWS)]
+    beginning = [cells for cells, _ in islice(_read_entries(path, data), formats.SAMPLE_ROWS)]
     if any(map(_MEMOQ_NAME.match, beginning[0] if beginning else ())):
         yield from _read_memoq(path, data, left_out)
         return
@@ -78,10 +67,10 @@ def _read_term_table(path: Path, data: DataConfig, left_out: Counter[str]) -> It
     columns, names, of_status = (0, 1), dict[int, str](), set[str | int]()
     for number, (cells, location) in enumerate(_read_entries(path, data)):
         if has_codes:
-            columns = find_sides(cells[2:], data) or (0, 0)
+            columns = formats.find_sides(cells[2:], data) or (0, 0)
         elif number == 0:
-            refuse_heading(cells, data, location, "correct it")
-            if named := find_sides(cells, data) or find_unusual_heading(beginning, data):
+            formats.refuse_heading(cells, data, location, "correct it")
+            if named := formats.find_sides(cells, data) or formats.find_unusual_heading(beginning, data):
                 columns, names = named, dict(enumerate(cells))
                 continue
         source, target = (cells[column] if column < len(cells) else "" for column in columns)
@@ -122,7 +111,7 @@ def _read_memoq(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterato
 
 def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Location]]:
     """Yield the rows of a table that are neither blank nor comments."""
-    for row, location in read_rows(path, data, with_comments=True):
+    for row, location in formats.read_rows(path, data, with_comments=True):
         cells = [cell.strip() for cell in row]
         if any(cells) and not (len(cells) == 1 and cells[0].startswith("#")):
             yield cells, location
@@ -130,18 +119,18 @@ def _read_entries(path: Path, data: DataConfig) -> Iterator[tuple[list[str], Loc
 
 def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[LocatedPair]:
     """Yield each source term of a TBX with each target term of its concept, except for forbidden ones."""
-    for number, (concept, _) in enumerate(read_units(path, "termEntry", "conceptEntry"), start=1):
+    for number, (concept, _) in enumerate(formats.read_units(path, "termEntry", "conceptEntry"), start=1):
         terms: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
-                term = next((part.text or "" for part in children(each, "term")), "")
+                term = next((part.text or "" for part in formats.children(each, "term")), "")
                 notes = (note.text or "" for note in each.iter() if term and note.text != term)
                 if any(map(_FORBIDDEN.fullmatch, map(str.strip, notes))):
                     left_out[_NOT_USED] += 1
                 elif "\ufffd" in term:
-                    left_out[f"terms with {DAMAGED}"] += 1
+                    left_out[f"terms with {formats.DAMAGED}"] += 1
                 elif term.strip():
-                    terms.setdefault(xml_lang(group), []).append(term.strip())
+                    terms.setdefault(formats.xml_lang(group), []).append(term.strip())
         yield from _pair_terms(terms, Location(path, path, number, "entry"), data, left_out)
 
 
@@ -149,7 +138,7 @@ def _pair_terms(
     terms: dict[str, list[str]], location: Location, data: DataConfig, left_out: Counter[str]
 ) -> Iterator[LocatedPair]:
     """Yield each source term of an entry with each target term. terms: by language."""
-    if sides := find_sides(list(terms), data):
+    if sides := formats.find_sides(list(terms), data):
         source, target = ([*terms.values()][side] for side in sides)
         yield from ((one, other, location) for one in source for other in target)
     else:
