@@ -160,7 +160,8 @@ def translate(
                 add_row(str(input_file or ""), f"line {number}", source, translation.text, to_check(translation), "")
             if as_json:
                 return translation_as_json(translation)
-            return format_translation(number, translation, n_best is not None)
+            found = (translation, *translation.alternatives)
+            return "\n".join(f"{number}\t{each.score:.4f}\t{each.text}" if n_best else each.text for each in found)
 
         if is_interactive:
             _translate_interactively(translator, render)
@@ -272,15 +273,6 @@ def _translate_interactively(translator: "Translator", render: Callable[[int, "T
         sys.stdout.flush()
 
     streams.prompt_loop(answer, prompt=f"{terminal.escape_controls(data.input_language)}> ")
-
-
-def format_translation(number: int, translation: "Translation", is_numbered: bool) -> str:
-    """Returns the translation of line `number`, and below it its alternatives.
-
-    is_numbered: with line number and score, as for --n-best.
-    """
-    found = (translation, *translation.alternatives)
-    return "\n".join(f"{number}\t{each.score:.4f}\t{each.text}" if is_numbered else each.text for each in found)
 
 
 def translation_as_json(translation: "Translation") -> str:

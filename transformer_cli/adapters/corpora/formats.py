@@ -642,9 +642,8 @@ def read_units(path: Path, *tags: str) -> Iterator[tuple[Element, list[Element]]
                 what = "not XML" if content else "incomplete"
                 remedy = "correct it, or convert it to UTF-8" if content else "copy it again"
                 raise DataError(f"{path}: {what}: {error}; {remedy}") from None
-            largest = (
-                MAX_INTERNAL_FILE_BYTES if around and local_name(around[-1]) == "internal-file" else MAX_UNIT_BYTES
-            )
+            is_internal = around and local_name(around[-1]) == "internal-file"
+            largest = MAX_INTERNAL_FILE_BYTES if is_internal else MAX_UNIT_BYTES
             if size > largest or len(around) > MAX_UNIT_DEPTH:
                 what = f"a unit of more than {largest:,} bytes, or more than {MAX_UNIT_DEPTH} nested elements"
                 raise DataError(f"{path}: {what}; correct it")

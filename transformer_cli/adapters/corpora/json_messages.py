@@ -10,6 +10,7 @@ from transformer_cli.text.alignment import Span
 from transformer_cli.text.lines import has_letter
 
 MAX_DEPTH = 100  # of nested arrays and objects
+TOO_DEEP = f"more than {MAX_DEPTH} nested arrays and objects; it does not look like translations"
 MAX_KEY_CHARS = 200  # longer ones are cut
 LOCALE = "@@locale"  # of ARB: the language of the file
 IDENTIFIER, NOTE, SETTING = "identifiers and addresses", "notes for translators", "settings of a program"
@@ -48,9 +49,7 @@ def load_json(text: str) -> Any:
         where = f"line {error.lineno}, column {error.colno}"
         raise DataError(f"{where}: not JSON: {error.msg} ({found!r}); comments and JSON5 are not read") from None
     except RecursionError:
-        raise DataError(
-            f"more than {MAX_DEPTH} nested arrays and objects; it does not look like translations"
-        ) from None
+        raise DataError(TOO_DEEP) from None
 
 
 def json_strings(text: str) -> Iterator[JsonString]:
@@ -64,7 +63,7 @@ def json_strings(text: str) -> Iterator[JsonString]:
         if sign in "[{":
             around.append("" if sign == "{" else 0)
             if len(around) > MAX_DEPTH:
-                raise DataError(f"more than {MAX_DEPTH} nested arrays and objects; it does not look like translations")
+                raise DataError(TOO_DEEP)
         elif sign in "NI":
             number = text.count("\n", 0, token.start()) + 1
             raise DataError(f"line {number}: {token[0]} is not JSON; write null, or a number")

@@ -241,9 +241,8 @@ async def translate_file(request: Request) -> Response:
     name, content, about = await _wait_for_result(request, service.file_queue.add(job))
     by_proxy = request.headers if is_local_address((request.client or ("",))[0]) else {}
     host = f"{by_proxy.get('x-forwarded-proto', 'http')}://{by_proxy.get('x-forwarded-host', request.url.netloc)}"
-    return JSONResponse(
-        {"translatedFileUrl": f"{host}/download_file/{quote(service.kept_files.keep(name, content))}", **about}
-    )
+    url = f"{host}/download_file/{quote(service.kept_files.keep(name, content))}"
+    return JSONResponse({"translatedFileUrl": url, **about})
 
 
 @router.get("/download_file/{name}")

@@ -217,9 +217,8 @@ class JobQueue:
                 outcomes = dict.fromkeys(jobs, error)
             with self._changed:
                 self._n_busy -= 1
-                self._long_batch_ended = (
-                    monotonic() if first.cost > self._limits.short_job_cost else self._long_batch_ended
-                )
+                if first.cost > self._limits.short_job_cost:
+                    self._long_batch_ended = monotonic()
             for job, outcome in outcomes.items():
                 self._finish(job, outcome)
 
