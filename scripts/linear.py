@@ -342,7 +342,6 @@ PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
     "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
     "`a <b>`_ |`a |a <b>`|:a:`a |  -a  a\\n|  -a a |\\n           |"
-    "`a <b>`_ |`a |a <b>`|:a:`a |  -a  a\\n|  -a a |\\n           |"
     "a<b>|a⟨</b>⟩|\\033[1m|a\\n|a\\nB|a |\\t|\\\\|a\n|\\n\n"
 )
 UNREAD = (
@@ -432,10 +431,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "languages.Directions.detect": (lambda text: _probabilities(text[:MAX_DETECT_CHARS], ("de", "en")), "a|\u0301"),
     "terminal.escape_controls": (escape_controls, "\x1b|\x9b|\u202e"),
     "terminal.display_width": (display_width, "犬|\u0301|a"),
-    "codec.SubwordCodec.encode": (
-        by_lines(lambda line: subwords().encode(line)),
-        f"{UNREAD}|{TOKENS}|▁|\ue000",
-    ),
+    "codec.SubwordCodec.encode": (by_lines(lambda line: subwords().encode(line)), f"{UNREAD}|{TOKENS}|▁|\ue000"),
     "codec.WordCodec.encode": (by_lines(lambda line: words().encode(line)), f"{UNREAD}|{TOKENS}"),
     "lines.has_letter": (lines.has_letter, "1|.|a"),
     "normalization.Normalizer.normalize": (lambda text: words().normalizer.normalize(text), UNREAD),

@@ -127,10 +127,7 @@ def request_time(run: Path, *, rounds: int = 5) -> list[Figure]:
     """
     translator, figures = Translator(run), []
     with TemporaryDirectory() as folder, ExitStack() as servers:
-        both = [
-            servers.enter_context(serving(run, Path(folder))),
-            servers.enter_context(serving_plainly(run)),
-        ]
+        both = [servers.enter_context(serving(run, Path(folder))), servers.enter_context(serving_plainly(run))]
         for clients in CLIENTS:
             say(f"requests: {clients} clients")
             used: list[list[float]] = [[], []]

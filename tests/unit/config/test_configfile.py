@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.config.comments import LINE_WIDTH, commented_settings, header_comment
-from transformer_cli.config.load import (
-    differences,
-    load_config,
-    shipped_configs,
-)
+from transformer_cli.config.load import differences, load_config, shipped_configs
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 

@@ -7,14 +7,7 @@ import pytest
 
 from transformer_cli.config.schema import MAX_LINE_CHARS
 from transformer_cli.errors import DataError
-from transformer_cli.text.lines import (
-    MAX_LINE_BYTES,
-    count_lines,
-    is_too_long,
-    read_lines,
-    truncated_lines,
-    zip_lines,
-)
+from transformer_cli.text.lines import MAX_LINE_BYTES, count_lines, is_too_long, read_lines, truncated_lines, zip_lines
 
 
 def write(path: Path, content: bytes) -> Path:
