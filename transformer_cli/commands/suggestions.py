@@ -51,13 +51,13 @@ def decoding_settings(incomplete: str) -> list[str]:
 
 def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
     """Returns a hint at what tfm has for an unknown option, or "". known: the command's options."""
-    from transformer_cli.config.error_messages import OTHER_NAMES, did_you_mean
+    from transformer_cli.config.error_messages import did_you_mean, names_of_other_tools
 
     offered = settings("") if "--config" in known or command == "config" else decoding_settings("")
     name = option.lstrip("-").replace("-", "_").lower()
     if "--run" in known and name in NAMES_OF_RUN:
         return "; did you mean --run?"
-    ours = OTHER_NAMES.get(name, name)
+    ours = names_of_other_tools().get(name, name)
     last = ours.rpartition(".")[2]
     if f"--{last}" in known:
         return f"; did you mean --{last}?"

@@ -1,12 +1,14 @@
 """Turns a ValidationError of a config into one line for users.
 
 Messages of the schema's own validators are kept. pydantic's messages name Python classes, so `REQUIREMENTS` replaces
-them. Reads no file.
+them. Reads no config.
 """
 
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,52 +40,6 @@ REQUIREMENTS = {
     "too_long": "be a list of {max_length} values",
     "tuple_type": "be a list in brackets",
 }
-
-KEYS_OF_OTHER_TOOLS = {  # what tfm has → keys of fairseq, Hugging Face, Joey NMT, Lightning and OpenNMT
-    "name": "model_dir output_dir save_dir",
-    "data.files": "dataset path path_src path_tgt train train_data valid",
-    "data.joint_vocabulary": "joined_dictionary share_vocab",
-    "data.tokens": "bpe level tokenizer tokenizer_type",
-    "decoding.length_penalty": "alpha lenpen",
-    "model.d_ff": "d_inner dim_feedforward encoder_ffn_embed_dim ff_size ffn_dim intermediate_size pf_dim",
-    "model.d_model": "emb_dim emb_size embed_dim embedding_dim encoder_embed_dim hid_dim hidden_dim hidden_size",
-    "model.max_length": "max_position_embeddings",
-    "model.norm": "encoder_normalize_before layer_norm",
-    "model.num_encoder_layers and model.num_decoder_layers": "layers n_layers num_hidden_layers num_layers",
-    "model.num_heads": "decoder_attention_heads encoder_attention_heads",
-    "model.positions": "rope rotary",
-    "model.tie_embeddings": "share_all_embeddings share_decoder_embeddings share_embeddings tied tied_softmax",
-    "not in tfm; docs/changes.md shows how to change the code": "alibi distillation ema ema_decay embedding_dropout "
-    "grad_noise layer_drop layerdrop moe num_experts scheduled_sampling sgd swa teacher_forcing_ratio weight_decay",
-    "not in tfm; docs/decisions/training.md says why": "bpe_dropout subword_dropout subword_regularization",
-    "the option --check": "auto_lr_find dry_run fast_dev_run find_lr lr_find lr_finder overfit_batches sanity_check",
-    "the option --n-best": "n_best nbest num_return_sequences",
-    "the same command again, which resumes": "auto_resume checkpoint load_checkpoint resume resume_from_checkpoint",
-    "torchrun (docs/clusters.md)": "devices gpu_ranks gpus n_gpu num_gpus world_size",
-    "training.batch_size": "batch batch_tokens per_device_train_batch_size tokens_per_batch",
-    "training.batch_size (in tokens) or the option --max-tokens": "max_tokens",
-    "training.betas": "adam_beta1 adam_beta2 adam_betas beta1 beta2 momentum",
-    "training.clip_grad_norm": "clip grad_clip gradient_clip gradient_clip_val gradient_clipping max_grad_norm",
-    "training.consistency": "r_drop rdrop",
-    "training.device": "accelerator cpu cuda gpu no_cuda use_cpu use_cuda use_gpu",
-    "training.epochs": "max_epoch num_train_epochs",
-    "training.gradient_accumulation_steps": "accum_count accumulate_grad_batches batch_multiplier update_freq",
-    "training.initialize_from": "finetune_from_model load_model pretrained",
-    "training.label_smoothing": "criterion loss",
-    "training.learning_rate": "lr",
-    "training.max_steps": "max_update max_updates num_steps steps total_steps train_steps",
-    "training.patience": "early_stop early_stopping early_stopping_patience stopping_steps",
-    "training.num_threads": "num_workers workers",
-    "training.precision": "amp bf16 fp16 mixed_precision",
-    "training.save_minutes": "save_checkpoint_steps save_interval save_steps save_strategy",
-    "training.schedule": "decay_method",
-    "training.seed": "manual_seed random_seed",
-    "training.tensorboard, or a callback (docs/train.md)": "log_every log_interval logger logging_steps mlflow "
-    "report_to wandb",
-    "training.validate_every": "eval_steps eval_strategy evaluation_strategy val_check_interval valid_steps",
-    "training.warmup_steps": "num_warmup_steps warmup warmup_updates",
-}
-OTHER_NAMES = {name: ours for ours, names in KEYS_OF_OTHER_TOOLS.items() for name in names.split()}
 
 Location = tuple[int | str, ...]
 OptionKey = tuple[tuple[str, ...], str]  # the key that an option sets; the option for messages
@@ -158,8 +114,8 @@ def _dotted(location: Location) -> str:
 def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
     """Returns a hint at the key that was probably meant: one of this name elsewhere, or a similar one."""
     name, known = str(location[-1]), _keys_below(location[:-1], keys)
-    if name.lower() in OTHER_NAMES:
-        return did_you_mean(OTHER_NAMES[name.lower()])
+    if name.lower() in (others := names_of_other_tools()):
+        return did_you_mean(others[name.lower()])
     everywhere = (key for key in _all_keys(keys) if not key.startswith("data.held_out."))  # names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
@@ -171,6 +127,13 @@ def _suggestion(location: Location, keys: Mapping[str, Any]) -> str:
     if not found and len(known) > MAX_LISTED:
         return "; docs/settings.md has all keys, and docs/changes.md shows how to change the code"
     return did_you_mean(*found) if found else f"; known here: {', '.join(known)}"
+
+
+@cache
+def names_of_other_tools() -> dict[str, str]:
+    """Returns keys of fairseq, Hugging Face, Joey NMT, Lightning and OpenNMT → what tfm has (other_tools.txt)."""
+    lines = Path(__file__).with_name("other_tools.txt").read_text(encoding="utf-8").splitlines()
+    return {name: ours for ours, _, names in (line.partition(": ") for line in lines) for name in names.split()}
 
 
 def did_you_mean(*found: str) -> str:

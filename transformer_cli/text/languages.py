@@ -6,6 +6,7 @@ token begins a source sentence and tells a model with several target languages w
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.terminal import first_few
@@ -14,43 +15,16 @@ TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
 ANY_LANGUAGE = "xx"  # of a run whose language spaCy does not have
 MULTILINGUAL = "mul"  # ISO 639-2: several languages
 
-# For each language: its code in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, if that differs; its names in
-# English, in itself, and in others.
-_TABLE = """
-af afr Afrikaans Afrikaans; am amh Amharic; ar ara Arabic العربية Arabisch arabe; az aze Azerbaijani;
-be bel Belarusian беларуская; bg bul Bulgarian български Bulgarisch; bn ben Bengali বাংলা; bs bos Bosnian bosanski;
-ca cat Catalan català Katalanisch; cs ces cze Czech čeština Tschechisch tchèque; cy cym wel Welsh Cymraeg;
-da dan Danish dansk Dänisch; de deu ger German Deutsch allemand alemán tedesco;
-el ell gre Greek ελληνικά Griechisch grec; en eng English English Englisch anglais inglés inglese; eo epo Esperanto;
-es spa Spanish español Spanisch espagnol spagnolo castellano; et est Estonian eesti Estnisch; eu eus baq Basque euskara;
-fa fas per Persian فارسی Farsi Persisch; fi fin Finnish suomi Finnisch;
-fr fra fre French français Französisch francés francese; ga gle Irish Gaeilge; gl glg Galician galego; gu guj Gujarati;
-he heb Hebrew עברית Hebräisch; hi hin Hindi हिन्दी; hr hrv Croatian hrvatski Kroatisch; hsb Upper_Sorbian;
-hu hun Hungarian magyar Ungarisch hongrois; hy hye arm Armenian հայերեն; id ind Indonesian Bahasa_Indonesia Indonesia;
-is isl ice Icelandic íslenska; it ita Italian italiano Italienisch italien;
-ja jpn Japanese 日本語 Japanisch japonais japonés; ka kat geo Georgian ქართული; kk kaz Kazakh; kn kan Kannada;
-ko kor Korean 한국어 Koreanisch coréen; ky kir Kyrgyz; la lat Latin Latina Latein latin;
-lb ltz Luxembourgish Lëtzebuergesch; lt lit Lithuanian lietuvių Litauisch; lv lav Latvian latviešu Lettisch;
-mk mkd mac Macedonian македонски; ml mal Malayalam; mn mon Mongolian; mr mar Marathi; ms msa may Malay Melayu;
-my mya bur Burmese; nb nob Norwegian_Bokmål bokmål; ne nep Nepali;
-nl nld dut Dutch Nederlands Niederländisch néerlandais; nn nno Norwegian_Nynorsk nynorsk;
-no nor Norwegian norsk Norwegisch; pl pol Polish polski Polnisch polonais; ps pus Pashto;
-pt por Portuguese português Portugiesisch portugais portugués portoghese; ro ron rum Romanian română Rumänisch roumain;
-ru rus Russian русский Russisch russe ruso; si sin Sinhala; sk slk slo Slovak slovenčina Slowakisch;
-sl slv Slovenian slovenščina Slowenisch Slovene; sq sqi alb Albanian shqip; sr srp Serbian српски srpski Serbisch;
-sv swe Swedish svenska Schwedisch; sw swa Swahili Kiswahili; ta tam Tamil தமிழ்; te tel Telugu;
-th tha Thai ไทย Thailändisch; tl tgl Tagalog; tr tur Turkish Türkçe Türkisch turc turco;
-uk ukr Ukrainian українська Ukrainisch ukrainien; ur urd Urdu اردو; uz uzb Uzbek;
-vi vie Vietnamese Tiếng_Việt Vietnamesisch vietnamien; xh xho Xhosa; yi yid Yiddish; yo yor Yoruba;
-zh zho chi Chinese 中文 汉语 漢語 Mandarin Chinesisch chinois chino cinese; zu zul Zulu
-"""
+# On each line: the code of a language in ISO 639-1, if it has one; in ISO 639-3; in ISO 639-2/B, if that differs; its
+# names in English, in itself, and in others.
+_TABLE = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8")
 # Standard varieties of a macrolanguage, as FLORES, NLLB and NTREX name them, codes of languages without a name above,
 # and withdrawn codes.
 _SYNONYMS = """
 als:sq arb:ar ayr:ay azj:az bod:bo cmn:zh dzo:dz ekk:et fil:tl gaz:om in:id iw:he ji:yi jw:jv khk:mn khm:km kmr:ku
 lao:lo lvs:lv mo:ro nb:no npi:ne ory:or pbt:ps pes:fa plt:mg quy:qu swh:sw tib:bo uzn:uz ydd:yi zsm:ms
 """
-_ROWS = [row.split() for row in _TABLE.split(";")]
+_ROWS = [row.split() for row in _TABLE.splitlines()]
 LANGUAGE_NAMES = {row[0]: next(each for each in row if not each.islower()).replace("_", " ") for row in _ROWS}
 """code → English name"""
 _OWN_NAMES = {row[0]: " ".join(row[row.index(LANGUAGE_NAMES[row[0]].replace(" ", "_")) + 1 :][:1]) for row in _ROWS}
