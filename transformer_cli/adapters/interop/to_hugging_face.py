@@ -16,15 +16,6 @@ from torch import Tensor
 
 from transformer_cli.adapters.interop import foreign, hugging_face
 from transformer_cli.adapters.interop.ctranslate2 import import_ctranslate2
-from transformer_cli.adapters.interop.hugging_face import (
-    MODEL_KEYS,
-    PER_STACK_KEYS,
-    POSITION_TABLE,
-    STACKS,
-    SUPPORTED,
-    WEIGHT_NAMES,
-    rename_weight,
-)
 from transformer_cli.adapters.interop.importing import SIDE_OF_WEIGHT, permute_width, width_permutation
 from transformer_cli.adapters.interop.to_ctranslate2 import write_checked_model
 from transformer_cli.compute.devices import format_bytes
@@ -80,15 +71,15 @@ def export_to_hugging_face(
     settings: dict[str, Any] = {
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        **{key: values[0] for key, values in SUPPORTED.items()},
-        **{theirs: getattr(config.model, ours) for ours, (theirs, _) in MODEL_KEYS.items()},
+        **{key: values[0] for key, values in hugging_face.SUPPORTED.items()},
+        **{theirs: getattr(config.model, ours) for ours, (theirs, _) in hugging_face.MODEL_KEYS.items()},
         "max_position_embeddings": n_positions,
         "vocab_size": len(vocabularies[0]),
         "decoder_vocab_size": len(vocabularies[1]),
         "share_encoder_decoder_embeddings": is_shared,
         "tie_word_embeddings": config.model.tie_embeddings != "none",
     }
-    settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in PER_STACK_KEYS}
+    settings |= {f"decoder_{key}": settings[f"encoder_{key}"] for key in hugging_face.PER_STACK_KEYS}
     # attention_dropout and activation_dropout
     settings |= {key: config.model.dropout for key, value in settings.items() if value is None}
     eos, pad = FIRST_TOKENS.index(foreign.EOS), FIRST_TOKENS.index(PAD)
@@ -148,7 +139,7 @@ def _refuse_unsupported(config: Config) -> None:
 
 def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
     """Returns the weights under MarianMTModel's names, in its order of ids and width."""
-    reversed_names = [(ours, theirs) for theirs, ours in reversed(WEIGHT_NAMES)]
+    reversed_names = [(ours, theirs) for theirs, ours in reversed(hugging_face.WEIGHT_NAMES)]
     width = width_permutation(model.config).argsort()
     rows = [EOS, UNK, SOS]  # for FIRST_TOKENS; <pad> gets the vector of <sos>, with which a target begins
     is_shared = model.config.tie_embeddings == "all"
@@ -162,11 +153,12 @@ def _export_weights(model: Transformer, n_positions: int) -> dict[str, Tensor]:
             value = value[None]
         if ".qkv." in ours:
             for part, matrix in zip("qkv", value.chunk(3), strict=True):
-                weights[rename_weight(ours.replace(".qkv.", f".{part}."), reversed_names)] = matrix
+                weights[hugging_face.rename_weight(ours.replace(".qkv.", f".{part}."), reversed_names)] = matrix
             continue
         name = ours.replace("source_embedding.", "", int(is_shared)).replace("attention.output.", "attention.o.")
-        weights[rename_weight(name, reversed_names)] = value
+        weights[hugging_face.rename_weight(name, reversed_names)] = value
     if model.config.positions == "marian":  # without a table, transformers computes its own
-        for stack, embedding in zip(STACKS, (model.source_embedding, model.target_embedding), strict=True):
-            weights[POSITION_TABLE.format(stack)] = embedding.positions(torch.arange(n_positions))[:, width]
+        for stack, embedding in zip(hugging_face.STACKS, (model.source_embedding, model.target_embedding), strict=True):
+            table = embedding.positions(torch.arange(n_positions))[:, width]
+            weights[hugging_face.POSITION_TABLE.format(stack)] = table
     return {name: value.contiguous() for name, value in weights.items()}
