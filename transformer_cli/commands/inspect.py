@@ -3,15 +3,12 @@
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands import options
-
-if TYPE_CHECKING:
-    from transformer_cli.adapters.study.inspection import WordAttention
 
 LEGEND = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 # the values of `--attention`, since typer does not support a list of literals
@@ -77,7 +74,10 @@ def inspect(
 
         words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
         if as_json:
-            print(words_as_json(words))
+            record = {name: getattr(words, name) for name in ("words", "without_vector", "queries")}
+            record |= {name: getattr(words, name).tolist() for name in ("scores", "weights", "vectors")}
+            record["context_vectors"] = words.context.tolist()
+            print(json.dumps(record, ensure_ascii=False, allow_nan=False))
         elif picture is None:
             print(f"{LEGEND}\n\n{shaded_table('', words.queries, words.words, words.weights)}")
         else:
@@ -108,17 +108,3 @@ def inspect(
         with options.name_in_errors(picture):
             plots.save(plots.draw_inspection(inspection, maps), picture)
         print(f"{inspection.translation}\n{picture}")
-
-
-def words_as_json(found: "WordAttention") -> str:
-    """Returns the attention of word vectors as JSON, with tensors as nested lists."""
-    fields = {
-        "words": found.words,
-        "without_vector": found.without_vector,
-        "queries": found.queries,
-        "scores": found.scores.tolist(),
-        "weights": found.weights.tolist(),
-        "vectors": found.vectors.tolist(),
-        "context_vectors": found.context.tolist(),
-    }
-    return json.dumps(fields, ensure_ascii=False, allow_nan=False)

@@ -213,11 +213,8 @@ def train(
     from transformer_cli.config.load import load_config
 
     inherited = None if initial_run is None else finetuning_settings(initial_run)
-    given: dict[str, tuple[Any, str]] = {}
-    if extra_valid:
-        given["training.extra_valid"] = (extra_valid, f"--extra-valid {extra_valid[0]}")
-    if replay:
-        given["training.replay"] = (replay, f"--replay {replay[0]}")
+    texts = {"extra_valid": ("--extra-valid", extra_valid), "replay": ("--replay", replay)}
+    given = {f"training.{key}": (files, f"{option} {files[0]}") for key, (option, files) in texts.items() if files}
     settings = load_config(config, overrides or (), options=given, inherited=inherited)
     from transformer_cli import api
     from transformer_cli.compute.world import World
