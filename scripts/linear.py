@@ -23,6 +23,7 @@ from typing import Any
 from transformer_cli.adapters.corpora import cleaning, formats, notices
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.json_text import parse_json
+from transformer_cli.adapters.documents.markdown import parse_text
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.opendocument import parse_part as parse_odf
 from transformer_cli.adapters.documents.po import parse_po
@@ -62,6 +63,7 @@ def names(text: str) -> list[str]:
 READ_IN = names(
     "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
     "adapters.corpora.json_messages adapters.corpora.termbases adapters.documents.json_text "
+    "adapters.documents.markdown "
     "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
     "adapters.documents.parsed_file adapters.documents.opendocument "
     "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
@@ -338,6 +340,12 @@ JSON = (
     '["a b",|{"a": "b",⟨"b": "c", ⟩"c": 1}|{⟨"a":{⟩|[⟨["a"],⟩0]|["⟨\\naé⟩"]|\\u00e9|\\ud800|\\udb80\\udc00|\\n|\\"|'
     "a $A$|$a|@:a.|@.a:|@|a |<b>a</b>|{{a}}|%s |{a, plural, one {|`a |-a |a-a|a_|aB|1|a.|NaN,|// a|{'a':"
 )
+MARKDOWN = (
+    "*a|**a ** |_a_ |*_|***a** b*|a(*b)*|~~a ~~|`|``a |[|]|[a](b) |[a]|[a][b]|[a](<|![a|![a](b) |[^a] |[[a]] |$a$ |$$|"
+    "{a} |{#a} |{.a b=c|\\*|\\|&amp;|> |> a\n|> [!NOTE]\n> a\n|- a\n|- |1. a\n|# a\n|a\n|a  \n|a\\\n|```\n|```{note}\n|"
+    ":::note a\nb\n:::\n|!!! note\n    a\n|[^1]: a b\n|[a]: b 'c' [a]\n|---\n|<b>a</b> |<a href='b'>|<!-- |<div>\n|"
+    "<div>a</div>\n\n|    a\n|a\n===\n|{{a}} |\r|犬*a*"
+)
 PO = (
     '<a b |<a b> |<a %s |<a b= |<a b=\\"|<a b=\'\\"|<!-- |<!a |<% |</a |<code>|<code></code>|<a|<i translate=no>|'
     "a{% if a %}a|{% '<' %}|{{ a ⟨'<' ⟩|"
@@ -404,6 +412,11 @@ READERS: dict[str, tuple[Reader, str]] = {
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
+    "markdown.parse_text": (lambda text: rendered(parse_text(text, ("de", "en"), TranslationSettings())), MARKDOWN),
+    "markdown.parse_text (MDX)": (
+        lambda text: rendered(parse_text(text, ("de", "en"), TranslationSettings(), is_mdx=True)),
+        "<A b={|<A>a</A>\n|<A b={{c}}>a</A> |{/* a */}|{a\n|{|<a |</a>\n|<|import a from 'b'\n|export const a = {\n|\"",
+    ),
     "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
     "word.parse_part": (lambda text: parse_part(docx(text), CODES[0], languages=(CODES[0], CODES[1])), DOCX),
     "word.parse_part (PPTX)": (

@@ -52,6 +52,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     ),  # one runs models, one writes them
     "fastapi": "adapters.serve",
     "ftfy": "adapters.corpora.cleaning",
+    "markdown_it": "adapters.documents.markdown",
     "matplotlib": "adapters.study",
     "platformdirs": "adapters.corpora.multi30k",
     "prometheus_client": "adapters.serve.middleware",

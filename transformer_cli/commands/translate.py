@@ -39,7 +39,8 @@ def translate(
         "--input", "-i", metavar="FILE", help="A file to translate: lines of text, or a document. Or a folder of "
         "documents.")] = None,
     text_format: Annotated[Literal[
-        "text", "html", "docx", "pptx", "epub", "odf", "xliff", "po", "json", "srt"] | None, options.Input(
+        "text", "html", "docx", "pptx", "epub", "odf", "xliff", "po", "json", "md", "mdx", "ipynb", "srt"
+    ] | None, options.Input(
         "--format", show_default="by the file's name", help="The format of the input: lines of text, or a type of "
         "document.")] = None,
     to: options.ToLanguage = None,
@@ -83,6 +84,9 @@ def translate(
     any_language: Annotated[bool, options.Input(
         "--any-language", help="Translate catalogues and XLIFF files even if they name other languages than those of "
         "the run.")] = False,
+    front_matter: Annotated[str, options.Input(
+        "--front-matter", metavar="KEYS", help="Keys in the front matter of Markdown that are translated besides title "
+        "and description, such as summary,label.")] = "",
     as_json: options.AsJsonLines = False,
 ) -> None:  # fmt: skip
     """Translate sentences, files and documents.
@@ -94,7 +98,7 @@ def translate(
 
     of_sentences = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {"sentences": bool(sentences), "--json": as_json, "--no-split-sentences": split_sentences is False}
-    of_formats = {"fuzzy": fuzzy, "renew": renew}
+    of_formats = {"fuzzy": fuzzy, "renew": renew, "front_matter": front_matter}
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in of_sentences.items() if is_given]):
@@ -108,7 +112,7 @@ def translate(
     for name in (name for name, is_given in of_formats.items() if is_given and not is_folder):
         if name not in FORMATS[form].settings:
             formats = " and ".join(key for key, each in FORMATS.items() if name in each.settings)
-            raise typer.BadParameter(f"--{name} is for {formats}; leave it out, or name such a file")
+            raise typer.BadParameter(f"--{name.replace('_', '-')} is for {formats}; leave it out, or name such a file")
     if is_document:
         given = [name for name, is_given in {**of_lines, **of_sentences}.items() if is_given]
         documents.check_options(input_file, form, text_format, output, report, given)

@@ -593,6 +593,8 @@ class TranslationSettings(DecodingConfig, affects=Affects.NOTHING):
     """flag translated messages of a catalogue as fuzzy, instead of a comment that names machine translation"""
     renew: bool = False
     """in catalogues and XLIFF, replace machine translations that nobody has touched"""
+    front_matter: str = ""
+    """keys in the front matter of Markdown that are translated besides title and description, with commas between"""
     any_language: bool = False
     """translate catalogues and XLIFF even if they name languages other than the run's"""
 

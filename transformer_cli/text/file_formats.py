@@ -78,7 +78,6 @@ _TEXT_FORMATS = {
 
 SUFFIXES = {  # formats that are neither plain text nor documents that tfm translates
     "JSON lines": ".jsonl .ndjson",
-    "a JSON file": ".ipynb",
     "a YAML file": ".yml .yaml",
     "a file of settings": ".ini .cfg .toml",
     "a file of properties (Java)": ".properties",
@@ -98,7 +97,6 @@ SUFFIXES = {  # formats that are neither plain text nor documents that tfm trans
     "a document of another program": ".doc .rtf .xls .xlsx .ppt .idml .indd",
     "a picture": ".png .jpg .jpeg .gif",
     "a template of a page": ".twig .liquid .jinja .jinja2 .j2 .njk .ejs .erb .hbs .mustache .phtml .cshtml .tmpl .tpl",
-    "Markdown": ".md .markdown .mdx .rmd .qmd",
     "reStructuredText": ".rst",
     "AsciiDoc": ".adoc .asciidoc",
     "a table (CSV)": ".csv",

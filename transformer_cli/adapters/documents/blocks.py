@@ -242,13 +242,13 @@ class Inline:
 class Builder:
     """Builds a document. A parser adds everything in a file, in order; white space is part of the text."""
 
-    def __init__(self, write: Writer) -> None:
+    def __init__(self, write: Writer, line: int = 1) -> None:
         self.document = Document([], [])
         self.place = Place()
         """of the text that comes next; a parser sets it, unless the line is enough"""
         self.parse_text: Callable[[Sequence[Inline]], list[Inline]] = list
         """finds markup in text that is markup of another format, too; a parser sets and calls it"""
-        self._line = 1  # after the parts that are counted
+        self._line = line  # after the parts that are counted
         self._write = write
         self._start_block([])
 

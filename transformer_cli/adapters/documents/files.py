@@ -91,6 +91,9 @@ FORMATS = {
     "xliff": FileFormat((XLIFF,), (".xlf", ".xlf2", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff"), settings=("renew",)),
     "po": FileFormat((PO,), (".po", ".pot"), settings=("fuzzy", "renew")),
     "json": FileFormat((JSON,), (".json", ".arb")),
+    "md": FileFormat(("Markdown",), (".md", ".markdown", ".rmd", ".qmd"), settings=("front_matter",)),
+    "mdx": FileFormat(("MDX",), (".mdx",), settings=("front_matter",)),
+    "ipynb": FileFormat(("a notebook (Jupyter)",), (".ipynb",)),
     "srt": FileFormat(("subtitles (SRT)", "subtitles (WebVTT)"), (".srt", ".vtt")),
 }
 

@@ -156,10 +156,14 @@ def parse_page(
     *,
     languages: tuple[str, str],
     name: str = "",
+    line: int = 1,
     before_part: Callable[[int], object] = lambda n_blocks: None,
 ) -> Document:
-    """Parse a page as `parse_html` does. language: see `parse_marked`. name: the file's, for places in it."""
-    build, reader = Builder(_TEXT_WRITER), _Reader([Inline(source, source)] * bool(source), str, languages, True)
+    """Parse a page as `parse_html` does.
+
+    language: see `parse_marked`. name, line: of the file and of its first line, for places in it.
+    """
+    build, reader = Builder(_TEXT_WRITER, line), _Reader([Inline(source, source)] * bool(source), str, languages, True)
     build.document.place, reader.language = f"{name}, " * bool(name), language
     for each in reader.read():
         before_part(len(build.document.blocks))

@@ -5,11 +5,13 @@ It parses a file into text to translate and everything else, which stays as it i
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from transformer_cli.adapters.documents.blocks import Builder, Inline, escaping_writer
 from transformer_cli.adapters.documents.epub import parse_epub
 from transformer_cli.adapters.documents.files import PLAIN_TEXT
 from transformer_cli.adapters.documents.json_text import parse_json
+from transformer_cli.adapters.documents.markdown import parse_markdown, parse_notebook
 from transformer_cli.adapters.documents.markup import MAX_PAGE_START, decode_page, parse_html
 from transformer_cli.adapters.documents.opendocument import parse_opendocument
 from transformer_cli.adapters.documents.parsed_file import LINE, LanguagePair, ParsedFile, decode_text
@@ -47,6 +49,9 @@ PARSERS: dict[str, Callable[[bytes, LanguagePair, TranslationSettings], ParsedFi
     "xliff": parse_xliff,
     "po": parse_po,
     "json": parse_json,
+    "md": parse_markdown,
+    "mdx": partial(parse_markdown, is_mdx=True),
+    "ipynb": parse_notebook,
     "srt": lambda content, languages, _: parse_subtitles(content, languages),
 }
 """key of `files.FORMATS` → raises DataError, without the file's name, if the content is not in this format"""

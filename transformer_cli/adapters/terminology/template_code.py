@@ -18,7 +18,7 @@ def code_ends(text: str, boundary: str = "(?!)") -> dict[int, int]:
     if not _OPENING.search(text):
         return found
     for opening in filter(text.__contains__, _PAIRS):
-        ends = _bracket_ends(text, opening, boundary)
+        ends = bracket_ends(text, opening, boundary)
         if opening == "{":
             own = {start: end for start, end in ends.items() if ends.get(start + 1) == end - 1}
             ends = own | {start - 1: end for start, end in ends.items() if text[start - 1 : start] in ("$", "#")}
@@ -26,7 +26,7 @@ def code_ends(text: str, boundary: str = "(?!)") -> dict[int, int]:
     return found
 
 
-def _bracket_ends(text: str, opening: str, boundary: str) -> dict[int, int]:
+def bracket_ends(text: str, opening: str, boundary: str = "(?!)") -> dict[int, int]:
     """Returns start → end of each pair of brackets; if it would be unclosed otherwise, also of those in strings."""
     brackets = f"{re.escape(opening)}|{re.escape(_PAIRS[opening])}"
     marks = [*re.finditer(rf"(?P<boundary>{boundary})|\\[\\\"'`]|{brackets}|[\"'`]", text)]
