@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -26,33 +26,13 @@ from measure.serving import CLIENTS, request_time, serving_speed
 from measure.training import beside_plain, beside_products, measure_training
 from transformer_cli import prepare
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.provenance import processor
 from transformer_cli.system.terminal import format_table
 
 DATA = Path("data")
-SECTIONS = (
-    "products",
-    "train",
-    "greedy",
-    "beam",
-    "ctranslate2",
-    "busy",
-    "serve",
-    "requests",
-    "prepare",
-    "large",
-    "memory",
-    "start",
-)
-DECODING = {
-    "greedy": greedy_speed,
-    "beam": beam_speed,
-    "ctranslate2": ctranslate2_speed,
-    "busy": busy_speed,
-    "serve": serving_speed,
-}
 HEAD = ("figure", "unit", "ours", "reference", "ratio", "mark")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
@@ -86,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about, figures, missing = machine(), list[Figure](), dict[str, str]()
     for section in options.only or SECTIONS:
         try:
-            figures += measured(section, options.run)
+            figures += SECTIONS[section](options.run)
         except (Unavailable, TfmError) as error:
             missing[section] = str(error)
     if options.json:
@@ -99,23 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{section}: not measured: {reason}")
 
 
-def measured(section: str, run: str | None) -> list[Figure]:
-    """Measure a section. Raises Unavailable or TfmError."""
-    if section == "start":
-        return start_up(find_run(run).resolve())
-    if section == "requests":
-        return request_time(find_run(run).resolve())
-    if section in DECODING:
-        return DECODING[section](*open_run(run, DATA))
-    if section == "products":
-        return step_beside_products()
-    config = load_config()
-    dataset = prepare(config, data_dir=DATA)
-    if section == "large":
-        return large_text(dataset.folder)
-    if section == "train":
-        return measure_training(beside_plain, config, DATA, batches=8)
-    return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
+def prepared() -> Config:
+    """Returns the built-in config, after its dataset is made."""
+    prepare(load_config(), data_dir=DATA)
+    return load_config()
 
 
 def step_beside_products() -> list[Figure]:
@@ -128,6 +95,23 @@ def step_beside_products() -> list[Figure]:
         figures += measure_training(beside_products, config, DATA, batches=2)
     torch.set_num_threads(threads)
     return figures
+
+
+# section → what measures it, for the value of --run
+SECTIONS: dict[str, Callable[[str | None], list[Figure]]] = {
+    "products": lambda _: step_beside_products(),
+    "train": lambda _: measure_training(beside_plain, prepared(), DATA, batches=8),
+    "greedy": lambda run: greedy_speed(*open_run(run, DATA)),
+    "beam": lambda run: beam_speed(*open_run(run, DATA)),
+    "ctranslate2": lambda run: ctranslate2_speed(*open_run(run, DATA)),
+    "busy": lambda run: busy_speed(*open_run(run, DATA)),
+    "serve": lambda run: serving_speed(*open_run(run, DATA)),
+    "requests": lambda run: request_time(find_run(run).resolve()),
+    "prepare": lambda _: prepare_speed(prepared()),
+    "large": lambda _: large_text(prepare(load_config(), data_dir=DATA).folder),
+    "memory": lambda _: training_memory(prepared().run_name, DATA),
+    "start": lambda run: start_up(find_run(run).resolve()),
+}
 
 
 def machine() -> dict[str, Any]:
