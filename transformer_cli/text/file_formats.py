@@ -76,46 +76,6 @@ _TEXT_FORMATS = {
     }.items()
 }
 
-SUFFIXES = {  # formats that are neither plain text nor documents that tfm translates
-    "JSON lines": ".jsonl .ndjson",
-    "a YAML file": ".yml .yaml",
-    "a file of settings": ".ini .cfg .toml",
-    "a file of properties (Java)": ".properties",
-    "messages of Fluent": ".ftl",
-    "a file of strings (macOS, iOS)": ".strings .stringsdict .xcstrings",
-    "a file of resources (.NET)": ".resx .resw",
-    "a translation file of Qt (TS), or TypeScript": ".ts",
-    "an XML file": ".xml .svg .plist .dita .ttml .dfxp .axml",
-    TMX: ".tmx",
-    TBX: ".tbx",
-    "subtitles (SubStation Alpha)": ".ass .ssa",
-    "subtitles (SBV)": ".sbv",
-    "subtitles of another kind": ".sub .smi .lrc .stl",
-    "a LaTeX document": ".tex .ltx .bib",
-    "a program": ".py .js .jsx .tsx .vue .svelte .sql .java .c .h .cpp .cs .go .rs .rb .php .swift .kt .css .sh",
-    "a PDF": ".pdf",
-    "a document of another program": ".doc .rtf .xls .xlsx .ppt .idml .indd",
-    "a picture": ".png .jpg .jpeg .gif",
-    "a template of a page": ".twig .liquid .jinja .jinja2 .j2 .njk .ejs .erb .hbs .mustache .phtml .cshtml .tmpl .tpl",
-    "reStructuredText": ".rst",
-    "AsciiDoc": ".adoc .asciidoc",
-    "a table (CSV)": ".csv",
-    "a table (TSV)": ".tsv",
-}
-CONVERTED = {  # suffixes of files → how to get one that tfm translates; docs/documents.md has the way back
-    ".yml .yaml": "convert it by `yaml2po`",
-    ".properties": "convert it by `prop2po`",
-    ".resx .resw": "convert it by `resx2po`",
-    ".rst .tex .ltx": "convert it by `pandoc` to .html",
-    ".adoc .asciidoc": "convert it by `asciidoctor` to .html",
-    ".idml": "convert it by `idml2po`",
-    ".ts": "convert it by Qt's `lconvert` to .xlf",
-    ".strings .stringsdict .xcstrings": "export XLIFF from Xcode",
-    ".doc .rtf .pdf": "save it as .docx",
-    ".xls .xlsx": "save it as .ods",
-    ".ppt": "save it as .pptx",
-    ".fodt .fods .fodp": "save it as .odt, .ods or .odp",
-}
 BINARY_NAMES = ("a PDF", "a document of another program", "a picture")
 MAY_BE_PLAIN = ("a table (CSV)", "a table (TSV)", "a part of an HTML document", JSON, SUBWORD_TEXT)
 

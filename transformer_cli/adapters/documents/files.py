@@ -7,17 +7,7 @@ from pathlib import Path
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.file_formats import (
-    BINARY_NAMES,
-    CONVERTED,
-    HTML,
-    JSON,
-    MAY_BE_PLAIN,
-    PO,
-    SUFFIXES,
-    XLIFF,
-    refuse_binary,
-)
+from transformer_cli.text.file_formats import BINARY_NAMES, HTML, JSON, MAY_BE_PLAIN, PO, XLIFF, refuse_binary
 from transformer_cli.text.languages import is_language_code
 from transformer_cli.text.lines import decompressed_name, open_decompressed
 
@@ -26,6 +16,9 @@ MAX_FILE_BYTES = 1 << 28  # of a file, decompressed
 PLAIN_TEXT = "text"
 _PLAIN_SUFFIXES = ("", ".", ".src", ".trg", ".tgt", ".ref", ".hyp", ".tok", ".bpe", ".sp", ".lc", ".tc", ".out")
 """those of plain text, perhaps with a number, as in .001 and .ref2; so are codes of languages"""
+_ROWS = [row.split("; ") for row in Path(__file__).with_name("other_files.txt").read_text("utf-8").splitlines()]
+_OTHER_FILES = {suffix: (name, "".join(how)) for suffixes, name, *how in _ROWS for suffix in suffixes.split()}
+"""suffix → what it is, and how to get a document that tfm translates; each may be empty"""
 
 
 @dataclass(frozen=True)
@@ -119,12 +112,14 @@ def format_by_name(path: Path) -> str | None:
 
 def other_kind_by_name(path: Path) -> str | None:
     """Returns the format of a file that tfm does not translate, by its suffix; None for all other suffixes."""
-    return next((name for name, suffixes in SUFFIXES.items() if _suffix(path) in suffixes.split()), None)
+    name, _ = _OTHER_FILES.get(_suffix(path), ("", ""))
+    return name or None
 
 
 def converter_by_name(path: Path) -> str | None:
     """Returns how to convert a file with this suffix into a document that tfm translates; None if it is not known."""
-    return next((how for suffixes, how in CONVERTED.items() if _suffix(path) in suffixes.split()), None)
+    _, how = _OTHER_FILES.get(_suffix(path), ("", ""))
+    return how or None
 
 
 def may_be_plain_by_name(path: Path) -> bool:
