@@ -153,8 +153,8 @@ class Packed:
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
         """As in `Layout`. Queries, keys, values and the result are (heads, tokens, depth), padded in groups inside."""
         masks = [mask[:, None, None, :] for mask in self.masks]
-        if is_causal:
-            masks = [mask & causal_mask(mask.shape[-1], mask.device) for mask in masks]
+        if is_causal:  # hides the padding, too: it is at the end
+            masks = [causal_mask(mask.shape[-1], mask.device) for mask in masks]
         return self._attention_fn(self, masks, record)
 
     def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:

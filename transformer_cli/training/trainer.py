@@ -30,7 +30,7 @@ from transformer_cli.errors import ConfigError, MemoryShortage
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, error_of, has_final_weights
+from transformer_cli.runs.state import Average, TrainingState, Validation, error_of, has_final_weights
 from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check, warn_if_losses_changed
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.training import messages
@@ -198,7 +198,7 @@ class Trainer:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
             how += f"{state.step:,} with a rate of {self.learner.learning_rate:g}"
             with self.world.fail_together():
-                raise divergence_error(self.learner, how)
+                raise divergence_error(self.learner, state, how)
 
     def _learning_rate(self, step: int, batch: int) -> float:
         """Returns the learning rate of a step whose first batch is `batch` of this epoch's plan.
@@ -268,9 +268,9 @@ class Trainer:
         with self.world.fail_together():
             if state.step and not running.steps:
                 which = f"the {running.skipped_steps:,} steps before the validation at step {state.step:,}"
-                raise divergence_error(self.learner, f"none of {which} had a finite loss and gradient")
+                raise divergence_error(self.learner, state, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
-                raise divergence_error(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
+                raise divergence_error(self.learner, state, f"validation loss {valid.loss} at step {state.step:,}")
         score = self._score(self.learner.model)
         return Validation(
             epoch=state.epoch if state.step else 0,
@@ -372,8 +372,13 @@ class Trainer:
         return bool(signals), bool(answers[0][1])
 
 
-def divergence_error(learner: Learner, how: str) -> ConfigError:
+def divergence_error(learner: Learner, state: TrainingState, how: str) -> ConfigError:
     """Returns the error for training with a loss or gradient that is not finite."""
+    if state.skipped_in_a_row == state.step:
+        return ConfigError(
+            f"{how}, and no step has changed the weights: the model or its loss is wrong, not the learning rate; for "
+            "example, a row of a mask without a True makes NaN"
+        )
     training = learner.training
     rates = f"training.learning_rate: {training.learning_rate:g}"
     if training.optimizer == "muon":

@@ -184,9 +184,7 @@ def test_train_with_all_steps_skipped_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Learner, "step", lambda _: math.nan)
-    message = (
-        r"diverge \(none of the 2 steps before the validation at step 2 had a finite loss and gradient\); lower it"
-    )
+    message = "none of the 2 steps before the validation at step 2 had a .*, and no step has changed"
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *TWO_STEPS)
 
