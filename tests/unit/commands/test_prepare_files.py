@@ -159,11 +159,13 @@ def test_prepare_like_run_with_other_vocabulary_warns(
     text = [f"Он читает {'а' * n} книг\tHe reads {'a' * n} books" for n in range(1, 60)]
     (files / "ru.tsv").write_text("\n".join(text), encoding="utf-8")
     for run in (tiny.folder, by_subwords.run.folder):
-        like = ("--like", run, "--name", run.parents[1].name, *sets("data.clean=[]", "data.held_out.valid=0.1"))
+        like = ("--like", run, "--name", run.parents[1].name, *sets("data.clean=[]"))
         code, _, err = tfm("prepare", "ru.tsv", *like, cwd=files)
         said = [line for line in err.split("\n") if "train, source: " in line]
         assert code == 0, err
         assert said[0].endswith(f"of the tokens are unknown to the codec of {run}: is it text of the same kind?")
+        data = load_config(files / f"{run.parents[1].name}.yaml").data
+        assert data.held_out.valid == 0.1  # more than the 5 pairs of a new model's 59
 
 
 def test_prepare_like_and_train_from_copy_fixed_settings(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:

@@ -10,7 +10,7 @@ from transformer_cli.text.file_formats import detect_format
     [
         *(("Ein Hund läuft.\nEin Mann schläft.\n", None), ("1\n2\n3\n", None), ("[lacht] Ein Hund.\n", None)),
         *(("<b>Ein Hund</b> läuft.\n", None), ("", None)),
-        ("\ufeff<!DOCTYPE html>\n<!-- a -->\n<html lang=de>", "an HTML document"),
+        ("\ufeff<!DocType html>\n<!-- a -->\n<HTML lang=de>", "an HTML document"),
         ('<?xml version="1.0"?>\n<xliff version="1.2">', "a translation file (XLIFF)"),
         ('<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">', "a translation memory (TMX)"),
         ('<?xml version="1.0"?>\n<rss>', "XML"),

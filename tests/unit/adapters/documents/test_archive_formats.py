@@ -7,11 +7,13 @@ import io
 import re
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from xml.etree.ElementTree import fromstring
 
 import pytest
 
 from oracles.translators import backwards, turned
+from transformer_cli.adapters.documents.files import FORMATS, read_content
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsers import PARSERS
 from transformer_cli.config.schema import TranslationSettings
@@ -110,8 +112,9 @@ LOCKED = {**ODF, "META-INF/manifest.xml": f"<manifest:encryption-data{ODF_SPACES
 
 
 @pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX), ("odf", ODF), ("epub", EPUB)])
-def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str, parts: Parts) -> None:
-    content = packed(parts)
+def test_archive_format_translates_its_parts_and_keeps_the_rest(file_format: str, parts: Parts, tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(packed(parts))
+    content = read_content(tmp_path / "a", FORMATS[file_format])
     opened = PARSERS[file_format](content, ("de", "en"), TranslationSettings())
     written = opened.render([turned(block) for block in opened.blocks])
     with zipfile.ZipFile(io.BytesIO(written)) as new:

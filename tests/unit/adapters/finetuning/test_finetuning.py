@@ -189,6 +189,9 @@ def test_replay_source_only_is_translated_first(train_tiny: TrainTiny, runs: Pat
     run = train_tiny(runs, *FINETUNE, f"training.replay=[{tmp_path / 'old.txt'}]")
     expected = Translator(runs / "base", device="cpu").translate(lines)
     assert (run.folder / "replay.target.txt").read_text(encoding="utf-8") == "".join(f"{line}\n" for line in expected)
+    (tmp_path / "old.en").write_text("a dog\na woman\n", encoding="utf-8")
+    both = Replay(list).read([tmp_path / "old.txt", tmp_path / "old.en"], run.config)
+    assert [*both] == [(lines[0], "a dog"), (lines[1], "a woman")]
 
 
 def test_replay_rows_come_equally_often_in_each_epochs_order() -> None:

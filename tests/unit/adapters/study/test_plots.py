@@ -61,6 +61,8 @@ def test_draw_curves_shows_loss_perplexity_rate_and_the_best() -> None:
     assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
     assert drawn.bbox.width > 1000
     assert drawn.bbox.height > 300
+    large = laid_out(draw_curves({"mine": history(12.0, 9.0)})).axes[1]  # perplexities of 4096 and 512
+    assert {1000, 2000, 5000} <= {*large.get_yticks()}
 
 
 def test_draw_curves_shows_rate_and_gradient_of_single_steps() -> None:
