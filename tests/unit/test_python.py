@@ -55,6 +55,7 @@ def here(project: Path) -> Path:
         (lambda given: given.translate_detailed("Hund"), "sentences: 'Hund', where a list of str is wanted"),
         (lambda given: [*score_pairs(given, ["a"], [])], "score_pairs: 1 source and 0 targets; give as many"),
         (lambda given: [*score_pairs(given, "a", ["b"])], "pairs: 'a', where a list of str is wanted"),
+        (lambda given: [*score_pairs(given, ["a"], "b")], "targets: 'b', where a list of str is wanted"),
         (lambda given: given.translate({"a": "Hund"}), "sentences: {'a': 'Hund'}, where a list of str is wanted"),
         (lambda given: given.translate(None), "sentences: None, where a list of str is wanted"),
         (lambda given: load_config(untyped({"training": {}})),

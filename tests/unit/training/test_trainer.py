@@ -198,9 +198,13 @@ NEVER_WARM = "training has about 2 steps, so its rate never reaches training.lea
         ("warmup_steps=1", []),
         ("warmup_steps=2", [f"training.warmup_steps 2: {NEVER_WARM}"]),
         ("batch_size=201", ["training.batch_size 201 takes all pairs at once: an epoch is one step"]),
+        (
+            "muon_learning_rate=0.5",
+            ["training.muon_learning_rate: 0.5 changes nothing without training.optimizer: muon"],
+        ),
     ],
 )
-def test_train_warns_of_settings_too_large_for_the_text(
+def test_train_warns_of_settings_that_do_not_fit(
     setting: str, said: list[str], train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     size = () if setting.startswith("batch_size") else TWO_STEPS
