@@ -180,6 +180,7 @@ def test_train_diverged_is_an_error_with_the_rate(
         train_tiny(tmp_path, *TWO_SENTENCES, *settings)
 
 
+@pytest.mark.usefixtures("project")  # which trains, made before the patch
 def test_train_with_all_steps_skipped_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
