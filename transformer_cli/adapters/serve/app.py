@@ -48,7 +48,6 @@ from transformer_cli.adapters.serve.request_bodies import (
     refuse_over_limit,
     validation_message,
 )
-from transformer_cli.adapters.study.inspection import attention_record, steps_record, translate_from, vectors_record
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
 from transformer_cli.pipeline import Translation
 from transformer_cli.search.protocols import BeforeStep, never_stop
@@ -270,21 +269,38 @@ async def detect(request: Request) -> Response:
 @router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
 async def steps(request: Request) -> Response:
     """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
-    return await _inspect(request, await read_body(request, InspectBody), steps_record)
+
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import steps_record
+
+        return steps_record(translator, translation)
+
+    return await _inspect(request, await read_body(request, InspectBody), describe)
 
 
 @router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
 async def attention(request: Request) -> Response:
     """Return the attention weights of one head, or the mean over all heads of a layer."""
     body = await read_body(request, AttentionBody)
-    describe = partial(attention_record, kind=body.kind, layer=body.layer, head=body.head)
+
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import attention_record
+
+        return attention_record(translator, translation, body.kind, body.layer, body.head)
+
     return await _inspect(request, body, describe)
 
 
 @router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
 async def vectors(request: Request) -> Response:
     """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
-    return await _inspect(request, await read_body(request, InspectBody), vectors_record)
+
+    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.adapters.study.inspection import vectors_record
+
+        return vectors_record(translator, translation)
+
+    return await _inspect(request, await read_body(request, InspectBody), describe)
 
 
 async def _inspect(
@@ -300,6 +316,8 @@ async def _inspect(
         raise DataError("an exported model cannot be inspected; /languages lists the inspectable languages")
 
     def compute(before_step: BeforeStep) -> bytes:
+        from transformer_cli.adapters.study.inspection import translate_from
+
         stoppable = translator.with_callback(before_step)
         translation = translate_from(stoppable, body.q, body.prefix, max_tokens=service.limits.inspected_tokens)
         return bytes(JSONResponse(describe(translator, translation)).body)
