@@ -250,7 +250,7 @@ def slide(text: str) -> str:
 def rendered_json(*texts: str) -> None:
     for text in texts:
         with suppress(DataError):
-            opened = parse_json(text.encode(), CODES[:2], TranslationSettings())
+            opened = parse_json(text.encode(), PAIR, TranslationSettings())
             opened.render([(block.text, []) for block in opened.blocks])
 
 
@@ -357,6 +357,7 @@ UNREAD = (
 )
 TOKENS = "a|(|'|😀|a.|ab-|://a|'s |1,|犬|\u0301|a\u0301"
 CODES = ("de", "tr", "lt")  # whose capitals differ
+PAIR = ("de", "en")
 
 READERS: dict[str, tuple[Reader, str]] = {
     "cleaning.clean_pairs": (clean, "<a|&a|[[|1|_|a b "),
@@ -370,7 +371,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "notices.other_script": (lambda text: notices.other_script([text], "zh-TW"), "国|國|a|国國"),
     "notices.lost_letters": (lambda text: notices.lost_letters([text], "de"), "a |ä |a\u0308|a\u0323\u0308"),
     "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
-    "po.parse_po": (lambda text: parse_po(message(text), CODES[:2]), PO),
+    "po.parse_po": (lambda text: parse_po(message(text), PAIR), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "glossary.replace_linked_words": (
         lambda text: glossary.replace_linked_words(text, TERMS.find(text), links_of(text), [(0, 5)]),
@@ -404,7 +405,7 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: line_encoder.bounded_sentence_spans(text, "de", FINDER.spans),
         SENTENCES,
     ),
-    "markup.parse_html": (lambda text: parse_html(text, (CODES[0], CODES[1])), HTML),
+    "markup.parse_html": (lambda text: parse_html(text, PAIR), HTML),
     "markup.parse_html (XHTML)": (
         lambda text: parse_html(f"<?xml ?>{text}"),
         "<script |<script/>|<title/>|<style a='/>'/>",
@@ -412,20 +413,17 @@ READERS: dict[str, tuple[Reader, str]] = {
     "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
     "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
-    "markdown.parse_text": (lambda text: rendered(parse_text(text, ("de", "en"), TranslationSettings())), MARKDOWN),
+    "markdown.parse_text": (lambda text: rendered(parse_text(text, PAIR, TranslationSettings())), MARKDOWN),
     "markdown.parse_text (MDX)": (
-        lambda text: rendered(parse_text(text, ("de", "en"), TranslationSettings(), is_mdx=True)),
+        lambda text: rendered(parse_text(text, PAIR, TranslationSettings(), is_mdx=True)),
         "<A b={|<A>a</A>\n|<A b={{c}}>a</A> |{/* a */}|{a\n|{|<a |</a>\n|<|import a from 'b'\n|export const a = {\n|\"",
     ),
-    "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), CODES[:2]), CUES),
-    "word.parse_part": (lambda text: parse_part(docx(text), CODES[0], languages=(CODES[0], CODES[1])), DOCX),
-    "word.parse_part (PPTX)": (
-        lambda text: parse_part(slide(text), languages=(CODES[0], CODES[1]), kind="slide"),
-        PPTX,
-    ),
-    "opendocument.parse_part": (lambda text: parse_odf(odf(text), CODES[0], languages=(CODES[0], CODES[1])), ODF),
+    "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), PAIR), CUES),
+    "word.parse_part": (lambda text: parse_part(docx(text), PAIR[0], languages=PAIR), DOCX),
+    "word.parse_part (PPTX)": (lambda text: parse_part(slide(text), languages=PAIR, kind="slide"), PPTX),
+    "opendocument.parse_part": (lambda text: parse_odf(odf(text), PAIR[0], languages=PAIR), ODF),
     "blocks.Document.render (ODF)": (lambda text: rendered(parse_odf(odf(text))), ODF),
-    "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), CODES[:2]), XLIFF),
+    "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), PAIR), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),
         "a |。|a. |”。",
