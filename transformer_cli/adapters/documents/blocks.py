@@ -527,7 +527,10 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         spans.append((start, end))
     last_ends: dict[int, int] = {}  # the end of each element's last proportional child; these stay in order
-    earliest, ended = [0], 0  # the first offset of each element; the end of those from the block before
+    earliest, ended = (
+        [0],
+        [(0, 0)],
+    )  # the first offset of each element; ends, old and new, of those from before the block
     for index, each in enumerate(block.elements[1:], start=1):
         (first, last), (start, end) = spans[each.parent], spans[index]
         is_placed = start < end or not _has_word(block, each)
@@ -542,9 +545,10 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
             spans[index] = start, max(start, spans[index][1])
             last_ends[each.parent] = spans[index][1]
         goes_on = each.name and each.opening and not each.closing  # into the next block, so nothing may end in it
-        earliest.append(ended if goes_on else earliest[each.parent])
+        earliest.append(max(new for old, new in ended if old <= each.start) if goes_on else earliest[each.parent])
         spans[index] = max(spans[index][0], earliest[index]), max(spans[index][1], earliest[index])
-        ended = max(ended, spans[index][1]) if each.closing and not each.opening else ended
+        if each.closing and not each.opening:
+            ended.append((each.end, spans[index][1]))
     return spans
 
 
