@@ -80,10 +80,8 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
-    from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, FEW_PAIRS, choose_training
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
-    from transformer_cli.commands.back_translation import BACK_SHARE, add_back_translations
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import HeldOutConfig
     from transformer_cli.data.dataset import Dataset
@@ -117,7 +115,10 @@ def prepare(
         return
     prepared = prepare(settings, multi30k_dir=multi30k_dir)
     reason = ""
-    if choose:
+    if choose:  # only then torch is imported
+        from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, FEW_PAIRS, choose_training
+        from transformer_cli.commands.back_translation import BACK_SHARE, add_back_translations
+
         minutes = None if has_length else minutes or DEFAULT_MINUTES
         if monolingual:
             real = Dataset.open(prepared.folder)
