@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.adapters.corpora.configs import commented_yaml
+from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
 from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format, require_files
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
@@ -21,7 +21,6 @@ from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.lines import read_lines
 
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
-MAX_SUBWORDS = 6000  # as the config demo
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,8 @@ def add_back_translations(
             file.write("".join(f"{line}\n" for line in written).encode())
     log.info("%s of %s, translated by %s", pluralize(len(lines), "line"), monolingual, run.folder)
     files["train"] = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
-    size = max(data.subwords.vocab_size, min(MAX_SUBWORDS, (len(real.split("train")) + len(lines)) // 2))
+    largest, n_pairs = load_config(DEFAULT_BASE).data.subwords.vocab_size, len(real.split("train")) + len(lines)
+    size = max(data.subwords.vocab_size, min(largest, n_pairs // 2))
     subwords = with_settings({"data.subwords.vocab_size": size}).data.subwords
     data = data.model_copy(update={**own_splits, "files": files, "subwords": subwords})
     return config.model_copy(update={"data": data})

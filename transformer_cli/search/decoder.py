@@ -43,7 +43,7 @@ MIN_SENTENCES_PER_THREAD = 16  # with fewer, steps are so short that two threads
 
 
 class TransformerEngine:
-    """An `protocols.Engine` of one Transformer, or of several as an ensemble, in torch. It supports all settings.
+    """A `protocols.Engine` of one Transformer, or of several as an ensemble, in torch. It supports all settings.
 
     On the CPU, each torch thread decodes a batch of its own if it gets MIN_SENTENCES_PER_THREAD sentences. The matrix
     products of a decoding step are small: threads that shared one would mostly wait for each other.
@@ -170,7 +170,7 @@ def _samples(
 
 
 class TransformerDecoder:
-    """An `protocols.StepDecoder` of one Transformer, or of several as an ensemble.
+    """A `protocols.StepDecoder` of one Transformer, or of several as an ensemble.
 
     An ensemble averages the models' probabilities (its logits are log-probabilities) and their attention.
     """
