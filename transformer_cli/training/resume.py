@@ -22,7 +22,7 @@ from transformer_cli.runs.provenance import provenance, provenance_changes
 from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.decision import decide
+from transformer_cli.training.decision import Decision, decide
 from transformer_cli.training.texts import TrainingTexts, read_texts
 
 log = logging.getLogger(__name__)
@@ -99,54 +99,43 @@ def _open_on_main(
             f"{folder} was begun with other settings ({decision.why}): give the old ones to resume it, {another}, or "
             "--fresh to move this one aside and begin anew"
         )
-    config = decision.config
-    dataset = open_dataset(config, data_dir, folder.parent, device)
-    if decision.compares_text and not is_made_from(dataset.manifest, config.data):
-        remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
-        if old:
-            remedy = f"give {another} on the new text, --fresh to move this one aside and begin anew, or --config "
-            remedy += f"{folder / 'config.yaml'} to resume it with the old text"
-        raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
+    remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
+    if old:
+        remedy = f"give {another} on the new text, --fresh to move this one aside and begin anew, or --config "
+        remedy += f"{folder / 'config.yaml'} to resume it with the old text"
+    dataset = _open_dataset(decision, remedy, data_dir=data_dir, runs_dir=folder.parent, device=device)
+    data = decision.config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    config = decision.config.model_copy(update={"data": data})
     texts = read_texts(dataset, config.model.max_length)
-    if old is None:
-        return _begin(folder, config, callbacks, dataset, texts, device, fresh=fresh)
-    opened = load_run(old, dataset, texts)
-    if decision.warning:
-        log.warning("%s", decision.warning)
-    if changes := provenance_changes(old.metadata.provenance, provenance(device=device_name(device))):
-        log.warning("%s: these changes may alter the last digits of the weights: %s", folder, changes)
-    finish_save(old, opened.checkpoint.state)
-    write_config(folder, config)
-    return replace(opened, run=replace(old, config=config))
-
-
-def _begin(
-    folder: Path,
-    config: Config,
-    callbacks: Sequence[Callback],
-    dataset: Dataset,
-    texts: TrainingTexts,
-    device: torch.device,
-    *,
-    fresh: bool,
-) -> OpenedRun:
-    """Make a new run, and move an old one aside, unless callbacks find something wrong."""
-    for callback in callbacks:
+    if old:
+        opened = load_run(old, dataset, texts)
+        if decision.warning:
+            log.warning("%s", decision.warning)
+        if changes := provenance_changes(old.metadata.provenance, provenance(device=device_name(device))):
+            log.warning("%s: these changes may alter the last digits of the weights: %s", folder, changes)
+        finish_save(old, opened.checkpoint.state)
+        write_config(folder, config)
+        return replace(opened, run=replace(old, config=config))
+    for callback in callbacks:  # each may find something wrong
         callback.before_new_run(config, dataset, folder.parent)
-    if folder.exists() and fresh:
+    if fresh and folder.exists():
         move_aside(folder)
-    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    run = Run.create(folder, config.model_copy(update={"data": data}), dataset, device=device_name(device))
-    opened = load_run(run, dataset, texts)
+    opened = load_run(Run.create(folder, config, dataset, device=device_name(device)), dataset, texts)
     for callback in callbacks:
-        callback.on_new_run(run, opened.checkpoint)
+        callback.on_new_run(opened.run, opened.checkpoint)
     return opened
 
 
-def open_dataset(config: Config, data_dir: Path, runs_dir: Path, device: torch.device) -> Dataset:
-    """Open the dataset of a config. Raises DataError, or MemoryShortage if its model is too large to be trained."""
-    codec_dir = find_tokenizer_run(config.data, runs_dir) if config.data.fingerprint is None else None
-    dataset = Dataset.open(find_dataset(config.data, data_dir, codec_dir))
+def _open_dataset(decision: Decision, remedy: str, *, data_dir: Path, runs_dir: Path, device: torch.device) -> Dataset:
+    """Open the dataset of a decision. Raises DataError, or MemoryShortage if the model is too large to be trained.
+
+    Raises ConfigError, which ends with the remedy, if it was made from other text than that of data.files.
+    """
+    config, data = decision.config, decision.config.data
+    codec_dir = find_tokenizer_run(data, runs_dir) if data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
+    if decision.compares_text and not is_made_from(dataset.manifest, data):
+        raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
     sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
     check_model_memory(config.model, sizes, device=device, frozen=config.training.freeze)
     return dataset
