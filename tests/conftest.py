@@ -194,6 +194,14 @@ def prepared(project: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def used(project: Path, tmp_path: Path) -> Path:
+    """A working folder with links to the project's data and run."""
+    for name in ("data", "runs"):
+        (tmp_path / name).symlink_to(project / name)
+    return tmp_path
+
+
+@pytest.fixture
 def runs(tiny: "Run", tmp_path: Path) -> Path:
     """A folder of runs in which one is called base: a copy of the project's."""
     shutil.copytree(tiny.folder, tmp_path / "runs/base")

@@ -111,15 +111,13 @@ def test_message_is_one_line_without_control_characters(capsys: pytest.CaptureFi
 
 
 @pytest.fixture
-def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
+def converse(forks: Forks, used: Path, screen: Screen) -> Callable[..., int]:
     """converse(*arguments, out=None): starts `tfm translate` on the screen."""
-    (tmp_path / "data").symlink_to(project / "data")
-    (tmp_path / "runs").symlink_to(project / "runs")
-    environment = {"TERM": "xterm", "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+    environment = {"TERM": "xterm", "XDG_STATE_HOME": str(used / "state"), "HOME": str(used)}
 
     def start(*arguments: object, out: Path | None = None) -> int:
         streams = (screen.path, out or screen.path, screen.path)
-        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=environment)
+        return forks.start("translate", *arguments, cwd=used, streams=streams, environment=environment)
 
     return start
 

@@ -16,14 +16,6 @@ NOTHING = Path(os.devnull)
 EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
 
 
-@pytest.fixture
-def used(project: Path, tmp_path: Path) -> Path:
-    """A working folder with the project's data and run."""
-    (tmp_path / "data").symlink_to(project / "data")
-    (tmp_path / "runs").symlink_to(project / "runs")
-    return tmp_path
-
-
 def read_lines(path: Path, count: int) -> list[str]:
     """Like `head`: open a FIFO, read so many lines, and close it."""
     with path.open(encoding="utf-8") as file:
@@ -172,11 +164,7 @@ def test_streams_buffer_unless_pythonunbuffered_is_set(environment: dict[str, st
         "import sys; from transformer_cli.commands.streams import set_up_streams; set_up_streams()\n"
         "print('result'); print('message', file=sys.stderr)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**{k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    named = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"} | environment
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=named, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.stdout == expected
