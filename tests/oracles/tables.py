@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import groupby
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_cli.search.protocols import Step
+from transformer_cli.search.rules import SearchRules
 
 SOS, EOS, A, B, C = range(5)
 VOCABULARY = 5
@@ -46,6 +48,12 @@ class TableDecoder:
         self.rows = [self.rows[row] for row in rows.tolist()]
         self.of = [self.of[row] for row in rows.tolist()]
         assert self.of == sorted(self.of), "rows of a sentence are neighbours, and sentences stay in their order"
+
+
+def rules(*limits: int, **more: Any) -> SearchRules:
+    """What a search may write of each sentence: so many tokens, and never <sos>."""
+    never = torch.tensor([SOS])
+    return SearchRules(max_tokens=torch.tensor(limits), sos=SOS, eos=EOS, suppressed_ids=never, **more)
 
 
 def everything(sentence: int, limit: int, never: Sequence[int] = (SOS,)) -> Iterator[tuple[list[int], float, int]]:

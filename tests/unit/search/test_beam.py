@@ -6,24 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
+from oracles.tables import EOS, A, B, C, TableDecoder, everything, rules, table
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.greedy import greedy_search
 from transformer_cli.search.protocols import Hypothesis, Step
-from transformer_cli.search.rules import SearchRules, score
+from transformer_cli.search.rules import score
 
 EVERYTHING = 200  # more than the 121 translations of up to four tokens
 SENTENCES = list(range(12))
-
-
-def rules(*limits: int, length_penalty: float = 1.0) -> SearchRules:
-    return SearchRules(
-        max_tokens=torch.tensor(limits),
-        sos=SOS,
-        eos=EOS,
-        suppressed_ids=torch.tensor([SOS]),
-        length_penalty=length_penalty,
-    )
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])

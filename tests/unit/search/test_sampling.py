@@ -1,19 +1,15 @@
 """Sampling: which tokens random numbers draw from given logits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from oracles.tables import EOS, SOS, A, B, C, TableDecoder
+from oracles.tables import SOS, A, B, C, TableDecoder, rules
 from transformer_cli.search.greedy import greedy_search, sample, uniform_numbers
 from transformer_cli.search.protocols import Step
-from transformer_cli.search.rules import SearchRules
-
-
-def rules(limits: list[int]) -> SearchRules:
-    return SearchRules(max_tokens=torch.tensor(limits), sos=SOS, eos=EOS, suppressed_ids=torch.tensor([SOS]))
 
 
 def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
@@ -35,9 +31,7 @@ def test_sample_equals_drawing_from_a_sorted_vocabulary(temperature: float, top_
     chance = torch.Generator().manual_seed(0)
     logits, uniform = 4 * torch.randn(40, 3000, generator=chance), torch.rand(40, 1, generator=chance)
     logits[:20] = logits[:20].round()  # many of them equal
-    one_token = SearchRules(
-        max_tokens=torch.ones(40, dtype=torch.int64), sos=SOS, eos=-1, suppressed_ids=torch.tensor([SOS])
-    )
+    one_token = replace(rules(*[1] * 40), eos=-1)
     expected = by_sorting(logits.index_fill(1, torch.tensor([SOS]), float("-inf")), uniform, temperature, top_k, top_p)
     found = sample(AlwaysTheSame(logits), one_token, uniform, temperature=temperature, top_k=top_k, top_p=top_p)
     assert [each.tokens for each in found] == [[token] for token in expected]
@@ -61,8 +55,8 @@ def test_sample_deterministic_settings_equal_greedy(settings: dict[str, float]) 
     sentences = list(range(8))
     uniform = uniform_numbers([(5, each) for each in sentences], 6)
     chosen: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **settings}
-    found = sample(TableDecoder(sentences), rules([6] * 8), uniform, **chosen)
-    assert found == greedy_search(TableDecoder(sentences), rules([6] * 8))
+    found = sample(TableDecoder(sentences), rules(*[6] * 8), uniform, **chosen)
+    assert found == greedy_search(TableDecoder(sentences), rules(*[6] * 8))
 
 
 def test_uniform_numbers_do_not_depend_on_length() -> None:
@@ -75,5 +69,5 @@ def test_uniform_numbers_do_not_depend_on_length() -> None:
 
 def test_sample_uniform_near_1_draws_no_unwritable_token() -> None:
     uniform = torch.full((1, 1), 1.0 - 2**-24)
-    (found,) = sample(TableDecoder([3]), rules([1]), uniform, temperature=1e6)
+    (found,) = sample(TableDecoder([3]), rules(1), uniform, temperature=1e6)
     assert found.tokens in ([A], [B], [C])

@@ -7,12 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from oracles.tables import EOS, SOS, rules
 from transformer_cli.adapters.terminology.constraints import ConstrainedRanking, TermConstraints
 from transformer_cli.search.beam import beam_search
 from transformer_cli.search.protocols import Step
-from transformer_cli.search.rules import SearchRules
 
-EOS, SOS = 0, 1
 N = 6  # ids; those from 2 on are written
 
 
@@ -28,10 +27,6 @@ class Scripted:
 
     def select(self, rows: Tensor) -> None:
         self.rows = self.rows[rows]
-
-
-def rules(*limits: int) -> SearchRules:
-    return SearchRules(max_tokens=torch.tensor(limits), sos=SOS, eos=EOS, suppressed_ids=torch.tensor([SOS]))
 
 
 def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
