@@ -86,16 +86,9 @@ except SystemExit as ended:  # what Python does at its end, without taking apart
 """
 NAME = "forks"  # of the socket
 MODULES = (
-    "transformer_cli.data.make_dataset",
-    "transformer_cli.training.trainer",
-    "transformer_cli.api",
-    "transformer_cli.scoring.evaluate",
-    "transformer_cli.adapters.study.plots",
-    "transformer_cli.translate",
-    "transformer_cli.adapters.study.compare",
-    "sacrebleu",
-    "spacy.lang.de",
-    "spacy.lang.en",
+    *("sacrebleu", "spacy.lang.de", "spacy.lang.en", "transformer_cli.api", "transformer_cli.translate"),
+    *("transformer_cli.data.make_dataset", "transformer_cli.training.trainer", "transformer_cli.scoring.evaluate"),
+    *("transformer_cli.adapters.study.plots", "transformer_cli.adapters.study.compare"),
 )
 
 

@@ -128,9 +128,6 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
         assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
 
 
-# What stands in files: notes, warnings, and which run is the newest
-
-
 @pytest.mark.parametrize("command", [("translate", "Der alte Hund singt."), ("inspect", "Hund", "--json")])
 def test_translate_warns_of_another_tokenizer_version(tfm: Tfm, workspace: Path, command: tuple[str, ...]) -> None:
     assert "tokenised its training text" not in tfm(*command, cwd=workspace)[2]
@@ -172,9 +169,6 @@ def test_curves_of_a_damaged_history_are_refused(refused: Refused, workspace: Pa
         path.write_text("\n".join([line, *rest, ""]))
         said = "runs/tiny/history.jsonl: damaged: its first 6 lines are not those that were saved; restore it"
         assert said in refused("curves", cwd=workspace)
-
-
-# The same by subwords
 
 
 @pytest.fixture(scope="module")

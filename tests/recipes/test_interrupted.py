@@ -36,8 +36,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.scoring import metrics
 from transformer_cli.training.trainer import Trainer
 
-# Training that is cut off, killed or stopped
-
 Settings = tuple[str, ...]
 
 
@@ -179,8 +177,6 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
     code, _, err = tfm(*command, "--monolingual", "valid.en", cwd=folder)
     assert (code, "--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new" in err) == (2, True)
 
-
-# Operations on the disk that fail
 
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(

@@ -49,9 +49,8 @@ FREE_BYTES = 1 << 30  # to read more is an error
 def little_memory() -> Iterator[None]:
     """This process gets no more than FREE_BYTES besides the memory that it has."""
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    (used,) = (
-        line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmData:")
-    )
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    used = re.findall(r"^VmData:\s+(\d+)", status, re.MULTILINE)[0]
     resource.setrlimit(resource.RLIMIT_DATA, (int(used) * 1024 + FREE_BYTES, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_DATA, before)

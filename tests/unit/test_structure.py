@@ -46,10 +46,7 @@ ALLOWED = {
     "runtime": (),
 }
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
-    "ctranslate2": (
-        "adapters.interop.ctranslate2",
-        "adapters.interop.to_ctranslate2",
-    ),  # one runs models, one writes them
+    "ctranslate2": ("adapters.interop.ctranslate2", "adapters.interop.to_ctranslate2"),  # to run models, to write them
     "fastapi": "adapters.serve",
     "ftfy": "adapters.corpora.cleaning",
     "markdown_it": "adapters.documents.markdown",

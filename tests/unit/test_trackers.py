@@ -12,12 +12,7 @@ import pytest
 
 PAGE = Path(__file__).parents[2] / "docs/train.md"
 EXAMPLE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
-OFFLINE = {
-    "WANDB_MODE": "offline",
-    "MLFLOW_TRACKING_URI": "file:mlruns",
-    "MLFLOW_ALLOW_FILE_STORE": "true",
-    "OMP_NUM_THREADS": "1",
-}
+OFFLINE = {"WANDB_MODE": "offline", "MLFLOW_TRACKING_URI": "file:mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"}
 
 
 @pytest.fixture
@@ -34,13 +29,8 @@ def train_twice(example: str, workspace: Path, corpus: Path) -> list[dict[str, A
         config = f'load_config("{corpus}/tiny.yaml", name="tracked", training={{"epochs": {epochs}, "patience": None}})'
         program = example.replace('load_config("demo-captions")', config)
         assert program != example
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            cwd=workspace,
-            env={**os.environ, **OFFLINE},
-            capture_output=True,
-            text=True,
-        )
+        command, environment = [sys.executable, "-c", program], {**os.environ, **OFFLINE, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, cwd=workspace, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
     lines = (workspace / "runs/tracked/history.jsonl").read_text("utf-8").splitlines()
     return [json.loads(line) for line in lines]

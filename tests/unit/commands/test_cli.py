@@ -119,9 +119,8 @@ def test_unexpected_error_in_edited_code_names_its_file_and_line(tmp_path: Path,
     edited = copy / "config/load.py"
     for git in (["init", "-q"], ["add", "."], author, ["update-ref", "refs/remotes/origin/HEAD", "HEAD"]):
         subprocess.run(["git", *git], cwd=copy, check=True)
-    text = edited.read_text(encoding="utf-8").replace(
-        "    shipped = SHIPPED /", "    name.matmul()\n    shipped = SHIPPED /"
-    )
+    old = "    shipped = SHIPPED /"
+    text = edited.read_text(encoding="utf-8").replace(old, f"    name.matmul()\n{old}")
     edited.write_text(text, encoding="utf-8")
     if is_committed:
         subprocess.run(["git", *author], cwd=copy, check=True)

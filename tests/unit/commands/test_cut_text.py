@@ -1,6 +1,7 @@
 """data.tokens: spaces by the commands: train, resume, translate and score text that another program has cut."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,20 +26,10 @@ def test_text_that_is_cut_is_trained_on_and_scored_as_joined_text(
     for path in (*corpus.glob("*.de"), *corpus.glob("*.en")):
         lines = [cut(line, joiner) for line in path.read_text(encoding="utf-8").splitlines()]
         (tmp_path / path.name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    config = (
-        (corpus / "tiny.yaml")
-        .read_text(encoding="utf-8")
-        .replace("  corpus: files\n", "  corpus: files\n  tokens: spaces\n")
-    )
-    (tmp_path / "cut.yaml").write_text(config.replace("max_length: 16", "max_length: 32"), encoding="utf-8")
-    given = (
-        "--config",
-        "cut.yaml",
-        "--set",
-        f"data.joiner='{joiner}'",
-        "--set",
-        "training.best_checkpoint_metric=bleu",
-    )
+    shutil.copy(corpus / "tiny.yaml", tmp_path)
+    cut_text = ("data.tokens=spaces", f"data.joiner='{joiner}'", "model.max_length=32")
+    settings = (*cut_text, "training.best_checkpoint_metric=bleu")
+    given = ("--config", "tiny.yaml", *(word for each in settings for word in ("--set", each)))
     code, _, err = tfm("prepare", *given, cwd=tmp_path)
     assert (code, "warning" in err) == (0, False), err
     assert tfm("train", *given, "--set", "training.epochs=3", cwd=tmp_path)[0] == 0

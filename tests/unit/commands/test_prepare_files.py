@@ -150,9 +150,6 @@ def test_prepare_config_with_file_lists_cleans_only_on_request(tfm: Tfm, files: 
     assert all(not any(found.values()) for found in cleaned.manifest["overlap"].values())
 
 
-# More text for a run
-
-
 def test_prepare_like_run_with_other_vocabulary_warns(
     tfm: Tfm, files: Path, tiny: Run, by_subwords: Translator
 ) -> None:

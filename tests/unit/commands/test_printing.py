@@ -15,40 +15,24 @@ from transformer_cli.data.make_dataset import PreparedDataset
 from transformer_cli.scoring.evaluate import Result
 from transformer_cli.scoring.metrics import Interval
 
+SOURCE = {"tokens": 360634, "unknown_rate": 0.03, "longest": 44}
+TARGET = {"tokens": 380188, "unknown_rate": 0.01034, "longest": 41}
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},
     "vocabulary": {"source": 7851, "target": 5892},
-    "splits": {
-        "train": {
-            "sentences": 29000,
-            "source": {"tokens": 360634, "unknown_rate": 0.03, "longest": 44},
-            "target": {"tokens": 380188, "unknown_rate": 0.01034, "longest": 41},
-        }
-    },
+    "splits": {"train": {"sentences": 29000, "source": SOURCE, "target": TARGET}},
     "detokenizer": {"valid_restored": 0.9974},
 }
 
 
+COUNTS: dict[str, Any] = {"sentences": 1000, "tokens": 14000, "loss_batch_mean": 1.75, "ppl": 5.54, "seconds": 7.64}
+BLEU: dict[str, Any] = {"bleu": 35.868, "bleu_interval": Interval(35.9, 1.663), "bleu_signature": "nrefs:1|tok:13a"}
+CHRF: dict[str, Any] = {"chrf": 5.5, "chrf_interval": None, "chrf_signature": "nrefs:1|nc:6"}
+DETAILS: dict[str, Any] = {"brevity_penalty": 0.98, "length_ratio": 0.981, "precisions": [66.0, 42.0, 28.0, 19.0]}
+
+
 def result(split: str, loss: float) -> Result:
-    return Result(
-        split=split,
-        sentences=1000,
-        tokens=14000,
-        loss=loss,
-        loss_batch_mean=1.75,
-        ppl=5.54,
-        bleu=35.868,
-        bleu_interval=Interval(35.9, 1.663),
-        bleu_signature="nrefs:1|tok:13a",
-        bleu_tokens=36.0,
-        chrf=5.5,
-        chrf_interval=None,
-        chrf_signature="nrefs:1|nc:6",
-        seconds=7.64,
-        brevity_penalty=0.98,
-        length_ratio=0.981,
-        precisions=[66.0, 42.0, 28.0, 19.0],
-    )
+    return Result(split=split, loss=loss, bleu_tokens=36.0, **COUNTS, **BLEU, **CHRF, **DETAILS)
 
 
 def test_evaluate_json_with_non_utf8_folder_is_ascii() -> None:

@@ -104,18 +104,14 @@ def test_list_runs_without_checkpoint_is_new(tmp_path: Path) -> None:
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, None)
 
 
-DAMAGED = ": damaged: its content is not what was written"
-
-
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
         ("run.json", None, ": missing; copy it"),
-        ("config.yaml", None, ": missing"),
+        *((name, None, ": missing") for name in ("config.yaml", "state.json")),
         ("history.jsonl", b'{"valid_loss": "low"}\n' * 6, ""),
         ("last", None, " is missing, but the run has been trained"),
-        ("state.json", None, ": missing"),
-        ("model.safetensors", b"broken off", DAMAGED),
+        ("model.safetensors", b"broken off", ": damaged: its content is not what was written"),
         ("run.json", b"[" * 100_000, ""),
     ],
     ids=str,

@@ -7,15 +7,8 @@ import torch
 
 from pretended import pretended_gpus
 from tables import read_table, read_tables
-from transformer_cli.compute.devices import (
-    autocast,
-    catch_oom,
-    choose_device,
-    choose_precision,
-    describe_device,
-    format_bytes,
-    free_memory,
-)
+from transformer_cli.compute import devices
+from transformer_cli.compute.devices import catch_oom, choose_device, choose_precision, describe_device, free_memory
 from transformer_cli.compute.world import SINGLE_PROCESS, World
 from transformer_cli.errors import ConfigError, DeviceError, MemoryShortage
 
@@ -88,10 +81,10 @@ def test_choose_precision_on_cuda_8_0_is_bfloat16(capability: tuple[int, int], p
 
 def test_autocast_rounds_only_in_bfloat16() -> None:
     matrix = torch.linspace(0.0, 1.0, 16).view(4, 4)
-    with autocast(CPU, "float32"):
+    with devices.autocast(CPU, "float32"):
         assert (matrix @ matrix).equal(torch.mm(matrix, matrix))
         assert not torch.is_autocast_enabled("cpu")
-    with autocast(CPU, "bfloat16"):
+    with devices.autocast(CPU, "bfloat16"):
         assert (matrix @ matrix).dtype == torch.bfloat16
 
 
@@ -146,4 +139,4 @@ def test_catch_oom_catches_a_real_shortage_and_passes_other_errors_on() -> None:
     [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
 )
 def test_format_bytes_uses_the_largest_unit(n_bytes: int, words: str) -> None:
-    assert format_bytes(n_bytes) == words
+    assert devices.format_bytes(n_bytes) == words

@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from tables import read_table, read_tables
+from transformer_cli.config import load as module
 from transformer_cli.config.comments import commented_settings
-from transformer_cli.config.load import (
-    differences,
-    dump_config,
-    load_config,
-    settings_by_key,
-    shipped_configs,
-    translation_settings,
-)
+from transformer_cli.config.load import differences, dump_config, load_config, settings_by_key, translation_settings
 from transformer_cli.config.schema import Affects, Config, DecodingConfig, TranslationSettings, keys_affecting
 from transformer_cli.config.yaml_text import dump_yaml, inline_yaml, parse_yaml
 from transformer_cli.errors import ConfigError
@@ -71,13 +65,10 @@ def doubled(value: str) -> str:
     return "".join(f"\n{b}: &{b} {value.format(a)}" for a, b in pairwise(ascii_lowercase))
 
 
-# What loads
-
-
 def test_load_config_finds_every_shipped_config_by_name(here: Path) -> None:
     (here / "demo").mkdir()  # a folder is not a config
     assert len(YAMLS) > 5
-    assert [*shipped_configs()] == [path.stem for path in YAMLS]
+    assert [*module.shipped_configs()] == [path.stem for path in YAMLS]
     for path in YAMLS:
         assert load_config(path.stem) == load_config(path)
     assert load_config("multi30k") == load_config() == Config()
@@ -227,9 +218,6 @@ def test_every_setting_affects_one_thing() -> None:
     assert {key.partition(".")[0] for key in marked[Affects.DATASET] | marked[Affects.CODEC]} == {"data"}
 
 
-# What does not
-
-
 @pytest.mark.parametrize(("wrong", "said"), WRONG, ids=[wrong for wrong, _ in WRONG])
 def test_load_config_wrong_config_raises_its_error(path: Path, wrong: str, said: str) -> None:
     if wrong.startswith("--set "):
@@ -282,9 +270,6 @@ def test_load_config_error_names_option_or_line(
     assert mistake(path if text else None, *overrides).startswith(message.replace("{path}", str(path)))
 
 
-# Differences
-
-
 def test_differences_list_settings_without_ignored() -> None:
     changes = ["training.seed=1", "training.betas=[0.9, 0.98]", "model.head_dim=8", "data.fingerprint='12345678'"]
     new = load_config(None, changes)
@@ -305,9 +290,6 @@ def test_differences_list_added_and_removed_files(path: Path, tmp_path: Path) ->
     gone = {"source": tmp_path / "c", "target": tmp_path / "d"}
     assert differences(with_test, without) == [f"data.files.test.{side}: {path} → null" for side, path in gone.items()]
     assert differences(without, with_test)[0] == f"data.files.test.source: null → {gone['source']}"
-
-
-# A trained run's decoding section
 
 
 def test_translation_settings_apply_overrides_then_named() -> None:

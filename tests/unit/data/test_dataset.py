@@ -17,6 +17,7 @@ from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.text.vocabulary import UNK
 
+WRONG_SETTINGS = ({"source": 5}, {"corpus": "nowhere"})
 TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
 
 
@@ -101,8 +102,7 @@ def test_open_dataset_refuses_another_folder(tmp_path: Path, content: str | None
     ("change", "said"),
     [
         ({"format_version": 1}, ": format version 1, this tfm reads 3; run `tfm prepare` again"),
-        ({"settings": {"source": 5}}, ".*; delete the folder and run `tfm prepare` again"),
-        ({"settings": {"corpus": "nowhere"}}, ".*; delete the folder and run `tfm prepare` again"),
+        *(({"settings": wrong}, ".*; delete the folder and run `tfm prepare` again") for wrong in WRONG_SETTINGS),
     ],
 )
 def test_open_dataset_refuses_an_invalid_manifest(folder: Path, change: dict[str, Any], said: str) -> None:

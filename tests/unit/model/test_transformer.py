@@ -12,18 +12,17 @@ from torch import Tensor, nn
 from oracles.small import SMALL, SOURCE, TARGET
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
+from transformer_cli.model import transformer
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention, efficient_attention
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layout import Padded
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import (
     LearnedPositions,
-    RotaryPositions,
     SinusoidalPositions,
     Transformer,
     count_parameters,
     frequencies,
-    marian_frequencies,
 )
 from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.optimisers import make_optimizer
@@ -190,7 +189,7 @@ def test_sinusoidal_positions_equal_the_formula(position: int) -> None:
 
 def test_rotary_positions_turn_complex_numbers() -> None:
     """As in Su et al. 2021, eq. 13: a pair is a complex number, which position m multiplies by e^(i·m·θ)."""
-    rotary, draw = RotaryPositions(frequencies(6)), torch.Generator().manual_seed(0)
+    rotary, draw = transformer.RotaryPositions(frequencies(6)), torch.Generator().manual_seed(0)
     queries, keys, values = torch.randn(3, 2, 4, 5, 6, generator=draw).unbind()  # (batch, heads, length, depth)
     positions = torch.tensor([[0, 1, 2, 3, 4], [7, 3, 0, 9, 2]])
     turns = torch.polar(torch.ones(1), positions[:, None, :, None] * frequencies(6))
@@ -205,7 +204,7 @@ def test_rotary_positions_turn_complex_numbers() -> None:
 
 
 def test_rotary_scores_depend_on_distances() -> None:
-    rotary, record = RotaryPositions(frequencies(8)), list[RecordedAttention]()
+    rotary, record = transformer.RotaryPositions(frequencies(8)), list[RecordedAttention]()
     queries, keys = torch.randn(2, 1, 1, 6, 8, generator=torch.Generator().manual_seed(0)).unbind()
     for start in (0, 50):
         rotary(partial(efficient_attention, record=record), torch.arange(start, start + 6)[None])(
@@ -217,10 +216,10 @@ def test_rotary_scores_depend_on_distances() -> None:
 
 def test_marian_frequencies_end_at_1e_4() -> None:
     """As in marian-dev's tensor_operators.cpp: each is the last one × exp(-ln 10000 / (d/2 - 1))."""
-    found = marian_frequencies(12).tolist()
+    found = transformer.marian_frequencies(12).tolist()
     assert found == pytest.approx([math.exp(-math.log(10000) / 5 * i) for i in range(6)], rel=1e-6)
     assert found[-1] == pytest.approx(1e-4)
-    assert marian_frequencies(2).tolist() == [1.0]
+    assert transformer.marian_frequencies(2).tolist() == [1.0]
 
 
 def learned(max_length: int) -> LearnedPositions:

@@ -15,15 +15,7 @@ from small_run import make_run
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
-from transformer_cli.runs.checkpoints import (
-    finish_save,
-    load_best,
-    load_last,
-    prune_validations,
-    save_checkpoint,
-    save_validation_weights,
-    set_moments,
-)
+from transformer_cli.runs.checkpoints import load_best, load_last, save_checkpoint, save_validation_weights, set_moments
 from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, RunningLoss, TrainingState, best_pointer, load_state
@@ -190,14 +182,8 @@ def test_save_deletes_all_but_last_and_best(run: Run, steps: list[int], best: in
 
 
 def averaged(loss: float, step: int = 9, interpolation: float | None = None) -> Average:
-    return Average(
-        epochs=[],
-        step=step,
-        valid_loss=loss,
-        valid_loss_batch_mean=loss,
-        valid_ppl=math.exp(loss),
-        interpolation=interpolation,
-    )
+    losses = {"valid_loss": loss, "valid_loss_batch_mean": loss, "valid_ppl": math.exp(loss)}
+    return Average(epochs=[], step=step, interpolation=interpolation, **losses)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +215,7 @@ def test_latest_names_the_run_with_a_first_best(run: Run) -> None:
     for each, step in ((run, 1), (other, 1), (run, 2)):
         save_after(each, step, best=step)
     assert find_run(None, runs_dir) == other.folder
-    finish_save(run, load_state(run.checkpoint("last")))  # as when it is resumed
+    module.finish_save(run, load_state(run.checkpoint("last")))  # as when it is resumed
     assert find_run(None, runs_dir) == run.folder
 
 
@@ -239,7 +225,7 @@ def test_save_deletes_only_checkpoints_of_training(run: Run) -> None:
     for name in (*mine, *given):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
-    prune_validations(run, keep={9})
+    module.prune_validations(run, keep={9})
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 

@@ -45,9 +45,6 @@ def test_sha256_of_lines_equals_that_of_their_file(tmp_path: Path) -> None:
     assert sha256_of_lines(["Ein Haus.", "", "ä"]) == hashlib.sha256((tmp_path / "text").read_bytes()).hexdigest()
 
 
-# Evaluations
-
-
 def kept(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text("utf-8").split("\n")[:-1]]
 

@@ -19,7 +19,6 @@ from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.scoring import evaluate as module
 from transformer_cli.scoring.evaluate import (
-    LineScore,
     ParallelText,
     evaluate,
     evaluate_text,
@@ -172,7 +171,7 @@ def test_score_pairs_blank_line_counts_if_other_side_has_words(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
-    assert both == LineScore(" ", "", 0.0, 0, 1.0)
+    assert both == module.LineScore(" ", "", 0.0, 0, 1.0)
     assert (no_target.tokens, no_source.tokens) == (1, 3)
     assert no_target.log_prob < 0
     assert no_source.log_prob < 0

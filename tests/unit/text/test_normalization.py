@@ -181,8 +181,6 @@ def test_normalize_keeps_capitals_if_the_codec_has_no_lower_case() -> None:
     assert codec.encode("DER KLEINE HUND").normalized.text == "DER KLEINE HUND"
 
 
-# Symbols
-
 FAMILY, FLAG, KEYCAP, HEART = "👨\u200d👩\u200d👧", "🇩🇪", "1\ufe0f\u20e3", "❤\ufe0f"
 SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎", "①", "🎉🎉", "🏴\U000e0067\U000e007f", "‼️"]
 

@@ -35,17 +35,11 @@ def numbers(vectors: Vectors) -> dict[str, list[float]]:
 @pytest.mark.parametrize(
     "text",
     [
-        PLAIN,
-        f"5 3\n{PLAIN}",
-        f"\ufeff5 3\n{PLAIN}",
-        f"\ufeff{PLAIN}",
-        f"5 3 \n{PLAIN}".replace("\n", " \n"),
-        PLAIN.replace("\n", "\r\n"),
-        PLAIN.replace(" ", "\t"),
-        f"{PLAIN}\n",
-        PLAIN.removesuffix("\n"),
+        *(PLAIN, f"{PLAIN}\n", PLAIN.removesuffix("\n"), f"\ufeff{PLAIN}"),  # as of GloVe
+        *(f"5 3\n{PLAIN}", f"\ufeff5 3\n{PLAIN}"),  # word2vec
+        f"5 3 \n{PLAIN}".replace("\n", " \n"),  # fastText
+        *(PLAIN.replace("\n", "\r\n"), PLAIN.replace(" ", "\t")),
     ],
-    ids=["GloVe", "word2vec", "mark header", "mark", "fastText", "CRLF", "tabs", "empty line", "no last end"],
 )
 def test_read_vectors_of_each_text_format(tmp_path: Path, text: str) -> None:
     vectors = read(write(tmp_path / "vectors.txt", text))
@@ -77,8 +71,7 @@ def test_read_vectors_skips_other_words_and_non_words(
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["hund 1 2", "hund", "hund 1 zwei 3", "hund 1 2 nan", "hund -inf 2 3", "hund 1 2 1e39", "Hund 1 2"],
+    "line", ["hund 1 2", "hund", "hund 1 zwei 3", "hund 1 2 nan", "hund -inf 2 3", "hund 1 2 1e39", "Hund 1 2"]
 )
 @pytest.mark.parametrize("header", ["", "2 3\n"])
 def test_read_vectors_names_a_damaged_vector(tmp_path: Path, line: str, header: str) -> None:

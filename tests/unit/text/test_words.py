@@ -51,9 +51,6 @@ def learn(sentences: Iterable[Tokens]) -> Detokenizer:
     return learn_detokenizer(list(ids), np.array(left, np.int32), np.array(right, np.int32), np.array(no_space_after))
 
 
-# Text → tokens
-
-
 @pytest.mark.parametrize(
     ("line", "expected"), [*TABLES["tokens"], ("en: \ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog")]
 )
@@ -115,9 +112,6 @@ def test_tokenizer_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("spacy.blank", lacks)
     with pytest.raises(ConfigError, match=r"^spaCy's tokeniser for 'ja' needs a further package: it needs some-pack"):
         Tokenizer("ja", lowercase=True)
-
-
-# Tokens → text
 
 
 SENTENCES = (

@@ -127,9 +127,6 @@ def test_step_with_infinite_gradient_changes_no_weight(value: float) -> None:
     assert weights(learner).equal(before)
 
 
-# Lanes
-
-
 def stepped(*, threads: int, shards: int, **settings: Any) -> torch.Tensor:
     """The weights after three steps of two batches each."""
     torch.set_num_threads(threads)

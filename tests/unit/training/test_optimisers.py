@@ -12,13 +12,8 @@ from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_last
-from transformer_cli.training.optimisers import (
-    AdamAndMuon,
-    layer_matrices,
-    learning_rate,
-    make_optimizer,
-    orthogonalize,
-)
+from transformer_cli.training import optimisers as module
+from transformer_cli.training.optimisers import layer_matrices, learning_rate, make_optimizer, orthogonalize
 
 FREEZING = ("training.optimizer=muon", "training.freeze=[decoder]")
 MUON = TrainingConfig(optimizer="muon", learning_rate=1e-2, muon_learning_rate=0.03, precision="float32")
@@ -92,7 +87,7 @@ def test_muon_equals_torchs_for_each_stacked_matrix(model: Transformer) -> None:
             matrix.grad = gradient
         theirs.step()
     before = [part.detach().clone() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
-    steps(model, AdamAndMuon(model, matrices=layer_matrices(model), lr_ratio=3.0, dtype=torch.bfloat16, lr=1e-2))
+    steps(model, module.AdamAndMuon(model, matrices=layer_matrices(model), lr_ratio=3.0, dtype=torch.bfloat16, lr=1e-2))
     ours = [part.detach() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
     for mine, yours, start in zip(ours, matrices, before, strict=True):
         # Newton–Schulz in bfloat16 has few digits: compare with how far the weights have moved.
@@ -103,9 +98,6 @@ def test_train_by_muon_keeps_no_moments_of_frozen_parts(train_tiny: TrainTiny, t
     moments = load_last(train_tiny(tmp_path, "training.epochs=1", *FREEZING)).moments
     assert "momentum_buffer.encoder.layers.0.feed_forward.inner.weight" in moments
     assert not [name for name in moments if ".decoder." in name]
-
-
-# Adam, and learning rates
 
 
 CONSTANT = TrainingConfig(learning_rate=5e-4)

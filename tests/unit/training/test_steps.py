@@ -67,12 +67,8 @@ def test_save_minutes_count_across_epochs(train_tiny: TrainTiny, tmp_path: Path)
 
 
 def test_cosine_over_max_steps_refuses_another_number(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    settings = (
-        "training.batch_size=10",
-        "training.schedule=cosine",
-        "training.max_steps=8",
-        "training.validate_every=1",
-    )
+    cosine = ("training.schedule=cosine", "training.max_steps=8", "training.validate_every=1")
+    settings = ("training.batch_size=10", *cosine)
     run = train_tiny(tmp_path, *settings)
     rates = [line["learning_rate"] for line in run.history()]
     assert rates[0] == run.config.training.learning_rate

@@ -17,11 +17,8 @@ from transformer_cli.system.signals import STOP_SIGNALS
 from transformer_cli.training import trainer
 from transformer_cli.training.learner import Learner
 
-FOUR_STEPS = (
-    "training.batch_size=100",
-    "training.epochs=2",
-    "training.average_checkpoints=2",
-)  # two steps in each epoch
+# two steps in each epoch
+FOUR_STEPS = ("training.batch_size=100", "training.epochs=2", "training.average_checkpoints=2")
 MOMENTS = {  # what goes on when the signal arrives (module or class, function, which call); the step that is saved
     "first step": (Learner, "backward", 1, 1),
     "last step of an epoch": (Learner, "backward", 2, 2),

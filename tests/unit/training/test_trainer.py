@@ -71,10 +71,7 @@ def test_train_in_micro_batches_equals_whole_batches(
 def test_gradient_accumulation_equals_one_large_batch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     common = ("training.epochs=2", "model.dropout=0.0", "training.eps=1e-2", "training.label_smoothing=0.1")
     overrides = (*common, "training.schedule=cosine")  # which falls with the share of training that is done
-    small = (
-        "training.batch_size=20",
-        "training.gradient_accumulation_steps=3",
-    )  # 10 batches: 4 steps, the last of one batch
+    small = ("training.batch_size=20", "training.gradient_accumulation_steps=3")  # 4 steps, the last of one batch
     large = train_tiny(tmp_path / "large", *overrides, "training.batch_size=60")
     accumulated = train_tiny(tmp_path / "small", *overrides, *small)
     assert [entry["step"] for entry in accumulated.history()] == [4, 8]

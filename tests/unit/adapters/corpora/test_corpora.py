@@ -124,9 +124,6 @@ def test_open_corpus_unneeded_multi30k_dir_warns(tmp_path: Path, caplog: pytest.
     assert caplog.messages == [f"--multi30k-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
 
 
-# Captions
-
-
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
 def test_captions_both_directions_have_the_same_checksum(source: str, target: str) -> None:
     settings = {"corpus": "captions", "source": source, "target": target, "captions": {"sentences": 100}}

@@ -15,15 +15,8 @@ from hypothesis import given, seed
 from hypothesis import strategies as st
 
 from tables import read_tables
-from transformer_cli.adapters.corpora.formats import (
-    DAMAGED,
-    HEADING,
-    OTHER_LANGUAGES,
-    SPREADSHEET_ERROR,
-    UNCONFIRMED,
-    pair_files,
-    read_texts,
-)
+from transformer_cli.adapters.corpora import formats
+from transformer_cli.adapters.corpora.formats import pair_files, read_texts
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import Location
@@ -180,7 +173,7 @@ def test_read_texts_tmx_any_encoding_reads_pairs_counts_others(tmp_path: Path, d
     path.write_bytes(TMX.replace("ENC", declared).encode(encoding))
     found = list(places(path, left_out))
     assert found == [(*PAIRS[0], "unit 1"), (*PAIRS[1], "unit 3")]
-    assert left_out == [(OTHER_LANGUAGES, f"{path}: unit 2")]
+    assert left_out == [(formats.OTHER_LANGUAGES, f"{path}: unit 2")]
 
 
 @pytest.mark.parametrize("char", ["&#x1F;", "&#31;", "&#xFFFF;", "&#x0D800;" * 3_000, "\x0b", "\x00", "\uffff" * 9_000])
@@ -190,7 +183,7 @@ def test_read_texts_xml_with_forbidden_character_leaves_out_its_unit(tmp_path: P
         left_out = list[tuple[str, str]]()
         path.write_text(content.replace("Ein <g", f"Ein{char} <g"), encoding="utf-8")
         assert [pair for *pair, _ in places(path, left_out)] == [list(PAIRS[1])]
-        assert left_out[0] == (DAMAGED, f"{path}: unit 1")
+        assert left_out[0] == (formats.DAMAGED, f"{path}: unit 1")
 
 
 def test_read_texts_tmx_with_style_sheet_and_entities_is_read(read: Read) -> None:
@@ -220,7 +213,7 @@ def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path
     heading = "file\tplace\tsource\ttarget\tcheck\treplaced\tConfirmed"
     path.write_text("\n".join([heading, *rows]), encoding="utf-8")
     assert list(places(path, left_out)) == [("=a", "'-A", "line 2")]
-    expected = [(HEADING, 1), *((UNCONFIRMED, number) for number in (3, 4, 5))]
+    expected = [(formats.HEADING, 1), *((formats.UNCONFIRMED, number) for number in (3, 4, 5))]
     assert left_out == [(reason, f"{path}: line {number}") for reason, number in expected]
 
 
@@ -238,7 +231,7 @@ def test_read_texts_unusual_heading_is_left_out_and_said(heading: str, is_turned
     first, pair = tuple(heading.split("\t")), ("ein Hund", "a dog")
     expected = [first, pair] if is_turned is None else [pair[::-1] if is_turned else pair]
     assert [found[:2] for found in places(path, left_out)] == expected
-    assert left_out == [(HEADING, f"{path}: line 1")] * (is_turned is not None)
+    assert left_out == [(formats.HEADING, f"{path}: line 1")] * (is_turned is not None)
 
 
 def test_read_texts_first_row_whose_cells_occur_again_is_a_pair(read: Read) -> None:
@@ -255,7 +248,7 @@ def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(row: str, re
     for side, cell in zip(sides, row.split("\t"), strict=True):
         side.write_text(f"{cell}\n", encoding="utf-8")
     found = read_texts([FilePair(source=sides[0], target=sides[1])], settings())
-    assert bool(list(found)) == (reason != SPREADSHEET_ERROR)
+    assert bool(list(found)) == (reason != formats.SPREADSHEET_ERROR)
 
 
 CONFIRMATIONS = (
@@ -428,7 +421,7 @@ def test_read_texts_tsv_row_with_more_cells_is_left_out(
     expected[0 if is_first else 1 : 0 if is_first else 1] = [pair] if pair else []
     assert [found[:2] for found in places(path, left_out)] == expected
     number = 1 + (not is_first) + bool(heading)
-    headings = [(HEADING, f"{path}: line 1")] * bool(heading)
+    headings = [(formats.HEADING, f"{path}: line 1")] * bool(heading)
     assert left_out == [*headings, *([("more cells than other rows", f"{path}: line {number}")] * (pair is None))]
 
 
@@ -469,9 +462,6 @@ def test_read_texts_two_sided_file_given_as_one_side_is_refused(tmp_path: Path, 
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=rf"^{path}: .*, which has both sides; name it alone"):
         list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
-
-
-# Files of one side each
 
 
 def test_pair_files_matches_languages_in_any_order() -> None:

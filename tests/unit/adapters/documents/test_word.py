@@ -76,21 +76,9 @@ TAB, HYPHEN = "<w:r><w:tab/></w:r>", "<w:r><w:noBreakHyphen/></w:r>"
 TAG = "<w:smartTag><w:smartTagPr/>"
 BOX = "<w:r><w:x><w:p>{}</w:p></w:x></w:r>"
 MARKS = ['<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>']
-NAMED = {
-    "NESTED": NESTED,
-    "BEGIN": FIELD[0],
-    "SEPARATE": FIELD[1],
-    "END": FIELD[2],
-    "CODE": CODE,
-    "CITATION": CITATION,
-    "TAB": TAB,
-    "HYPHEN": HYPHEN,
-    "TAG": TAG,
-    "LINK": LINK,
-    "/LINK": "</w:hyperlink>",
-    "START": MARKS[0],
-    "STOP": MARKS[1],
-}
+NAMED = {"NESTED": NESTED, "CODE": CODE, "CITATION": CITATION, "TAB": TAB, "HYPHEN": HYPHEN, "TAG": TAG}
+NAMED |= {"BEGIN": FIELD[0], "SEPARATE": FIELD[1], "END": FIELD[2], "START": MARKS[0], "STOP": MARKS[1]}
+NAMED |= {"LINK": LINK, "/LINK": "</w:hyperlink>"}
 
 
 def with_runs(paragraph: str) -> str:

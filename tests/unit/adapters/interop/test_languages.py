@@ -149,9 +149,6 @@ def test_import_several_models_are_refused(folder: Path, tmp_path: Path, tfm: Tf
     assert tfm("import", folder, "--model", "model.npz", cwd=tmp_path)[:2] == (0, "runs/de-en\n")
 
 
-# Models of several target languages
-
-
 @pytest.fixture
 def several(folder: Path, tmp_path: Path) -> Run:
     """A model whose vocabulary has the tokens >>fra<< and >>es<<."""
@@ -192,9 +189,6 @@ def test_translate_to_unknown_language_is_one_line_error(several: Run, tmp_path:
     assert tfm("translate", "--run", "several", "--to", "es", "", cwd=tmp_path)[:2] == (0, "\n")
 
 
-# What is inherited
-
-
 def test_finetuning_settings_have_the_imported_models_search(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("beam-size: 12\nnormalize: 0\n", encoding="utf-8")
     run = import_run(folder, runs_dir=tmp_path / "runs")
@@ -202,9 +196,6 @@ def test_finetuning_settings_have_the_imported_models_search(folder: Path, tmp_p
     assert (taught["decoding"]["beam_size"], taught["decoding"]["length_penalty"]) == (12, 0.0)
     limits = (run.config.model.max_length, taught["data"]["max_chars"], taught["data"]["tokenizer_from"])
     assert limits == (None, 1000, str(run.folder))
-
-
-# Hugging Face
 
 
 @pytest.fixture
@@ -308,9 +299,6 @@ def test_import_hugging_face_warns_of_ignored_settings(
     assert "config.json: max_length: 20 is ignored" in said
     assert "config.json: max_new_tokens: 9 is ignored" in said
     assert "tie_word_embeddings is true, but the weights differ" in said
-
-
-# A run of one's own, and a server
 
 
 def test_subword_symbols_keep_target_language_tokens_whole() -> None:

@@ -77,14 +77,9 @@ def test_export_readme_translates_without_tfm(
     assert "transformer_cli" not in code
     write_text(folder / "translate.py", code)
     lines = sentences[:-1]  # the last one has a "▁"
-    done = subprocess.run(
-        [sys.executable, "translate.py"],
-        cwd=folder,
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        encoding="utf-8",
-        check=True,
-    )
+    given = "".join(f"{line}\n" for line in lines)
+    command = [sys.executable, "translate.py"]
+    done = subprocess.run(command, cwd=folder, input=given, capture_output=True, encoding="utf-8", check=True)
     unlimited = ours.with_options(max_tokens=10_000)  # it has one limit for all sentences
     assert done.stdout == "".join(f"{line}\n" for line in unlimited.translate(lines))
 
@@ -202,9 +197,8 @@ def test_runs_skips_exported_models(copy: Path, workspace: Path, tfm: Tfm) -> No
 def test_exported_config_may_change_the_search(copy: Path, project: Path, tfm: Tfm) -> None:
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
-    code, _, err = tfm(
-        "translate", "--n-best", "4", "Der Hund singt.", "--run", copy, cwd=project
-    )  # which a beam of 1 refuses
+    translate = ("translate", "--n-best", "4", "Der Hund singt.", "--run", copy)  # which a beam of 1 refuses
+    code, _, err = tfm(*translate, cwd=project)
     assert (code, err) == (0, "")
 
 

@@ -10,13 +10,8 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from transformer_cli import Translator, inspect_sentence
-from transformer_cli.adapters.study.inspection import (
-    KINDS,
-    Inspection,
-    attend_over_words,
-    decoder_choices,
-    inspect_translation,
-)
+from transformer_cli.adapters.study import inspection as module
+from transformer_cli.adapters.study.inspection import Inspection, attend_over_words, inspect_translation
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.layout import Padded
@@ -49,7 +44,7 @@ def test_inspect_sentence_tokens_equal_translations(translator: Translator, insp
 
 def test_inspect_several_lines_raises(translator: Translator) -> None:
     (several,) = translator.translate_detailed([f"{SENTENCE}\n{SENTENCE}"])
-    for look in (inspect_translation, decoder_choices):
+    for look in (inspect_translation, module.decoder_choices):
         with pytest.raises(DataError, match="the text has several lines or sentences"):
             look(translator, several)
 
@@ -106,7 +101,7 @@ def test_repetitions_cosine_is_1_only_without_positions(inspection: Inspection) 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
     maps = inspection.maps()
     assert [(each.kind, each.layer, each.head) for each in maps] == [
-        (kind, 1, head) for kind in KINDS for head in (1, 2)
+        (kind, 1, head) for kind in module.KINDS for head in (1, 2)
     ]
     (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
     assert torch.equal(cross.weights, inspection.attention["cross"][0].weights[1])
@@ -118,9 +113,6 @@ def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
             inspection.maps(["cross"], layer=number)
         with pytest.raises(DataError, match=rf"head {number}: a layer has heads 1 to 2"):
             inspection.maps(heads=[1, number])
-
-
-# Of word vectors alone
 
 
 VECTORS = {"the": [0.5, -1.0], "Cat": [9.0, 9.0], "cat": [2.0, 1.0], "sat": [-1.0, 3.0], "MAT": [0.0, 0.25]}

@@ -13,29 +13,14 @@ from matplotlib.text import Text
 
 from transformer_cli.adapters.study import plots
 from transformer_cli.adapters.study.inspection import Inspection, WordAttention
-from transformer_cli.adapters.study.plots import (
-    draw_attention,
-    draw_curves,
-    draw_inspection,
-    draw_words,
-    plot_style,
-    save,
-)
+from transformer_cli.adapters.study.plots import draw_attention, draw_curves, draw_inspection, draw_words
 from transformer_cli.model.attention import RecordedAttention
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
-    return [
-        {
-            "epoch": epoch,
-            "step": 10 * epoch,
-            "learning_rate": 1 / epoch,
-            "train_loss": loss + 0.5,
-            "valid_loss": loss,
-            "valid_ppl": 2**loss,
-        }
-        for epoch, loss in enumerate(losses, start=1)
-    ]
+    keys = ("epoch", "step", "learning_rate", "train_loss", "valid_loss", "valid_ppl")
+    rows = ((epoch, 10 * epoch, 1 / epoch, loss + 0.5, loss, 2**loss) for epoch, loss in enumerate(losses, start=1))
+    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def heights(line: Line2D) -> list[float]:
@@ -44,7 +29,7 @@ def heights(line: Line2D) -> list[float]:
 
 def laid_out(figure: Figure) -> Figure:
     """The same figure, laid out as if it had been saved; that takes a part of the time of pixels."""
-    with plot_style():
+    with plots.plot_style():
         figure.draw_without_rendering()
     return figure
 
@@ -110,6 +95,7 @@ def inspection() -> Inspection:
         scores = [torch.randn(6, len(target), len(source), generator=chance) for _ in range(2)]
         return [RecordedAttention(each, each.softmax(-1)) for each in scores]
 
+    encoder, decoder = layers(SOURCE, SOURCE), layers(TARGET, TARGET)
     return Inspection(
         sentence="Ein …",
         translation="a …",
@@ -117,11 +103,7 @@ def inspection() -> Inspection:
         source_ids=list(range(7)),
         target_tokens=TARGET,
         target_ids=list(range(4)),
-        attention={
-            "encoder": layers(SOURCE, SOURCE),
-            "decoder": layers(TARGET, TARGET),
-            "cross": layers(TARGET, SOURCE),
-        },
+        attention={"encoder": encoder, "decoder": decoder, "cross": layers(TARGET, SOURCE)},
         without_positions=torch.randn(7, 8, generator=chance),
         stages={name: torch.randn(7, 8, generator=chance) for name in ("source_embedding", "encoder")},
     )
@@ -157,7 +139,7 @@ def test_save_format_follows_extension(
     written: list[bytes] = []
     monkeypatch.setattr(plots, "write_bytes", lambda path, content, follow: written.append(content))
     for _ in range(times):
-        save(draw_attention(inspection.maps(["cross"], heads=[1])), tmp_path / name)
+        plots.save(draw_attention(inspection.maps(["cross"], heads=[1])), tmp_path / name)
     assert written[0].startswith(start)
     assert written[0] == written[-1]  # the same picture is the same bytes
 
@@ -209,14 +191,9 @@ def test_draw_words_has_heat_map_and_all_words() -> None:
 
 
 ODD = [
-    ("\u200d", "\u200d"),  # joiner of emoji
-    ("\x1b[31m", "\\x1b[31m"),
-    ("\udcff", "\\xff"),
-    ("a\nb", "a\\nb"),
-    ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
-    ("\U0010ffff", "\U0010ffff"),  # not a character
-    ("a" * 4000, "a" * 49 + "…"),
-    ("$\\frac{", "$\\frac{"),
+    *(("\u200d", "\u200d"), ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧")),  # joiner of emoji
+    *(("\x1b[31m", "\\x1b[31m"), ("\udcff", "\\xff"), ("a\nb", "a\\nb"), ("$\\frac{", "$\\frac{")),
+    *(("\U0010ffff", "\U0010ffff"), ("a" * 4000, "a" * 49 + "…")),  # the first is not a character
 ]
 
 

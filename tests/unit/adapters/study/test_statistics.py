@@ -13,18 +13,7 @@ import numpy as np
 import pytest
 
 from transformer_cli.adapters.study import statistics
-from transformer_cli.adapters.study.statistics import (
-    ByMetric,
-    Difference,
-    GroupDifference,
-    PairedScore,
-    SegmentScores,
-    group_tests,
-    paired_tests,
-    significant,
-    verdicts,
-    welch,
-)
+from transformer_cli.adapters.study.statistics import ByMetric, Difference, PairedScore, SegmentScores, paired_tests
 from transformer_cli.scoring.metrics import text_metrics
 
 SHUFFLES = 1000
@@ -103,7 +92,7 @@ def test_paired_tests_equal_systems_have_no_p(texts: dict[str, list[str]], monke
         assert [other.difference for other in others] == [Difference(0.0, None, None)] * 2
     assert Difference(0.0, None, None).p is None
     assert Difference(1.0, 0.01, 0.02).p == Difference(1.0, 0.02, 0.01).p == 0.02
-    assert welch([3.0, 3.0], [1.0, 1.0]) == GroupDifference(2.0, None, None)
+    assert statistics.welch([3.0, 3.0], [1.0, 1.0]) == statistics.GroupDifference(2.0, None, None)
 
 
 def test_paired_tests_signatures_name_samples_and_seed(
@@ -141,7 +130,7 @@ def test_segment_scores_agree_with_tests_written_out() -> None:
     assert difference.p_randomization == ((shuffled > points).sum() + 1) / 10_001
     assert 0.001 < (difference.p or 0) < 0.2
     assert found.signatures == ["scores:given|seed:12345|bs:1000", "scores:given|seed:12345|ar:10000"]
-    groups = group_tests([*lines, *lines], {"human": SegmentScores()}, sizes=(2, 2))["human"]
+    groups = statistics.group_tests([*lines, *lines], {"human": SegmentScores()}, sizes=(2, 2))["human"]
     assert groups.scores[0].scores == pytest.approx([mean(each) for each in scores])
 
 
@@ -160,7 +149,7 @@ def test_paired_tests_of_few_sentences_have_no_small_p() -> None:
     ],
 )
 def test_welch_agrees_with_scipy(scores: list[float], others: list[float], p: float, half_width: float) -> None:
-    found = welch(scores, others)
+    found = statistics.welch(scores, others)
     assert found.p == pytest.approx(p, abs=1e-4)
     assert found.half_width == pytest.approx(half_width, rel=1e-3)
     assert found.points == pytest.approx(sum(scores) / len(scores) - sum(others) / len(others))
@@ -169,7 +158,7 @@ def test_welch_agrees_with_scipy(scores: list[float], others: list[float], p: fl
 def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> str:
     """The verdict on B beside A, for points and p of each metric."""
     found = ([Difference(points, p, p)] for points, p in (bleu, chrf))
-    (sentence,) = verdicts(["A", "B"], *found, evidence=["runs"])
+    (sentence,) = statistics.verdicts(["A", "B"], *found, evidence=["runs"])
     return sentence
 
 
@@ -206,13 +195,13 @@ def test_verdicts_name_the_better_or_no_difference(
     ],
 )
 def test_significance_level_is_shared_among_metrics_and_systems(p_values: list[float | None], sure: list[bool]) -> None:
-    assert significant(p_values) == sure
+    assert statistics.significant(p_values) == sure
 
 
 def test_verdicts_need_smaller_p_with_more_systems() -> None:
     close, far = Difference(1.0, 0.02, 0.02), Difference(0.1, 0.5, 0.5)
-    (alone,) = verdicts(["A", "B"], [close], [close], evidence=["runs"])
-    first, second = verdicts(["A", "B", "C"], [close, far], [close, far], evidence=["runs", "runs"])
+    (alone,) = statistics.verdicts(["A", "B"], [close], [close], evidence=["runs"])
+    first, second = statistics.verdicts(["A", "B", "C"], [close, far], [close, far], evidence=["runs", "runs"])
     assert alone.startswith("B is better than A by 1.00 BLEU")
     assert first.startswith("runs cannot tell B and A apart")
     assert second.startswith("runs cannot tell C and A apart")

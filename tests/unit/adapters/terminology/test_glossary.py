@@ -8,14 +8,8 @@ import pytest
 
 from tables import read_tables
 from transformer_cli import Translator
-from transformer_cli.adapters.terminology.glossary import (
-    Glossary,
-    Term,
-    capitalise_sentence_starts,
-    replace_linked_words,
-    respell_terms,
-    term_spans,
-)
+from transformer_cli.adapters.terminology import glossary as module
+from transformer_cli.adapters.terminology.glossary import Glossary, Term, replace_linked_words, term_spans
 from transformer_cli.api import read_glossary
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.errors import DataError
@@ -145,7 +139,7 @@ def test_term_spans_are_whole_words() -> None:
 
 @pytest.mark.parametrize(("text", "expected"), TABLES["sentence starts"])
 def test_capitalise_sentence_starts_only_there(text: str, expected: str) -> None:
-    assert capitalise_sentence_starts(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
+    assert module.capitalise_sentence_starts(text, [*[Term((0, 1), ("dog",))] * 3, Term((0, 1), ("iPod",))]) == expected
 
 
 def test_term_linked_to_the_prefix_is_left_out(translator: Translator) -> None:
@@ -205,4 +199,4 @@ def test_terms_are_written_by_words_subwords_and_samples(
 def test_respell_terms_restores_the_case_of_the_glossary(term_and_text: str, written: str) -> None:
     translation, _, text = term_and_text.partition(": ")
     terms = [Term((0, 1), (translation,), 1)]
-    assert respell_terms(text, terms, term_spans(terms, text)) == written
+    assert module.respell_terms(text, terms, term_spans(terms, text)) == written
