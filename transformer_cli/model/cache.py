@@ -48,7 +48,7 @@ class Cache:
         self.length += 1
 
     def self_attention_fn(self, record: Recording = None, *, is_causal: bool = False) -> AttentionFn:
-        """Returns how the newest position attends to itself and those before it: call it once per layer, in order.
+        """Returns a function by which the newest position attends to all positions so far, for one layer per call.
 
         It needs no mask: no position is later, and a search never writes <pad>. Both arguments are ignored.
         """
@@ -60,7 +60,7 @@ class Cache:
         return attend
 
     def cross_attention_fn(self, source: Layout, record: Recording = None) -> AttentionFn:
-        """Returns how the newest position attends to the source: call it once per layer, in order.
+        """Returns a function by which the newest position attends to the source, for one layer per call.
 
         record: as in `efficient_attention`, for the last layer only, (sentences, heads, beam, source).
         """

@@ -230,7 +230,7 @@ def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]
         both = texts.setdefault((path.parent, text), [None, None])
         if both[side]:
             remedy = "leave one of them out, or name both sides in data.files, as {source: …, target: …}"
-            raise DataError(f"{path}: by its name, the same side of the same text as {both[side]}; {remedy}")
+            raise DataError(f"{path}: its name says the same text and side as that of {both[side]}; {remedy}")
         both[side] = path
     are_two = len(texts) == len(paths) == 2 and (sides[0] is None or sides[0] != sides[1])
     if are_two and all(pair_format(path, data) == ONE_SIDE for path in paths):

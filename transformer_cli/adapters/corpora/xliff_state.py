@@ -74,9 +74,9 @@ def is_untranslated_copy(attributes: Mapping[str, str]) -> bool:
 
 
 def is_untouched_suggestion(attributes: Mapping[str, str]) -> bool:
-    """Whether a target is a machine translation that nobody has touched: ours, or one that is marked in the same way.
+    """Whether a target is a machine translation, by tfm or with the same marks, that nobody has touched.
 
-    attributes: as for `is_confirmed`, with the prefix "mq:" of memoQ.
+    attributes: see `is_confirmed`; memoQ's begin with "mq:".
     """
     marks = MT_SEGMENT if "conf" in attributes else MT_STATE_2 if "subState" in attributes else MT_STATE
     is_marked = marks.items() <= attributes.items() and "origin-system" not in attributes  # Trados names other engines

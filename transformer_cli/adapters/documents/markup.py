@@ -120,7 +120,7 @@ _TEXT_WRITER = escaping_writer(partial(html.escape, quote=False))
 
 
 def decode_page(content: bytes) -> tuple[str, Callable[[str], bytes]]:
-    """Like `decode_text`, in the encoding that a page declares; characters that it lacks are written like &#8222;."""
+    """Like `decode_text`, in the encoding that a page declares; what it lacks is encoded as references: &#8222;."""
     return decode_text(content, html_encoding(content), "xmlcharrefreplace")
 
 

@@ -126,8 +126,8 @@ def write_checked_model(
     if not np.allclose(found.nll, theirs, RTOL, ATOL):
         ours, exported_loss = (sum(nll) / int(found.tokens.sum()) for nll in (found.nll, theirs))
         raise ConfigError(
-            f"the model's code computes something else than the format: the loss of {pluralize(len(split), 'pair')} "
-            f"is {ours:.4f}, and exported {exported_loss:.4f}; use the run itself"
+            f"the model's code was changed, and the export does not compute the same: the loss of "
+            f"{pluralize(len(split), 'pair')} is {ours:.4f}, and {exported_loss:.4f} once exported; use the run itself"
         )
     if quantization != "float32":
         write_model(model, folder, source=source, target=target, quantization=quantization)

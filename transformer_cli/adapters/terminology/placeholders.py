@@ -86,13 +86,13 @@ class PlaceholderFinder:
     def spans(self, text: str) -> list[Span]:
         """Returns the protected spans, without white space around them, from left to right.
 
-        A span includes the brackets or quotes around a placeholder. A short text is remembered, as the steps from a
-        line to its tokens ask for its spans several times.
+        A span includes the brackets or quotes around a placeholder. The spans of short texts are cached, since they are
+        asked for several times.
         """
         return _find_again(self, text) if len(text) <= MAX_REMEMBERED_CHARS else self.find(text)
 
     def find(self, text: str) -> list[Span]:
-        """Like `spans`, but remembers nothing."""
+        """Like `spans`, without the cache."""
         found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
         taken = TakenSpans(text, found)

@@ -63,7 +63,7 @@ def test_run_of_shipped_config_is_exported_and_imported_again(tmp_path: Path) ->
 
 def test_export_of_changed_formula_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Residual, "forward", lambda self, x, output: x + self.norm(output))
-    with pytest.raises(ConfigError, match=r"^the model's code computes something else .*: the loss of 1 pair is "):
+    with pytest.raises(ConfigError, match=r"^the model's code was changed, .*: the loss of 1 pair is "):
         export_to_hugging_face(run.folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
