@@ -49,6 +49,9 @@ def prepare(
     monolingual: Annotated[Path | None, typer.Option(
         "--monolingual", metavar="FILE", help="Sentences of the target language, one per line: a model of the other "
         "direction is trained and translates them, and the result is training text, too.")] = None,
+    both_directions: Annotated[bool, typer.Option(
+        "--both-directions", help="Train one model that also translates from --target to --source, which `--to` then "
+        "chooses.")] = False,
     dry_run: Annotated[bool, typer.Option(
         "--dry-run", help="Print which pairs cleaning would leave out, and write nothing.")] = False,
     multi30k_dir: Annotated[Path | None, typer.Option(
@@ -68,12 +71,15 @@ def prepare(
         "data.source": (source, f"--source {source}"),
         "data.target": (target, f"--target {target}"),
         "data.to": (to, f"--to {to}"),
+        "data.both_directions": (both_directions or None, "--both-directions"),
         "name": (name, f"--name {name}"),
         "data.columns": (None if columns is None else [*map(str.strip, columns.split(","))], f"--columns {columns}"),
     }
     settings_given = {key: each for key, each in file_options.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
+    if both_directions and like:
+        raise typer.BadParameter("--both-directions cannot be used with --like, whose run decides it; leave it out")
     if files and multi30k_dir:
         raise typer.BadParameter("--multi30k-dir cannot be used with FILEs; leave one of them out")
     if source is not None and source == target:
@@ -182,6 +188,9 @@ def format_prepared(prepared: "PreparedDataset") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references restored exactly by detokenising: {restored:.1%}",
         ]
+    if settings.get("both_directions"):
+        both = "train has each pair in both directions: `tfm translate` writes {target}; with --to {source}, {source}"
+        notes.append(both.format(**languages))
     cleaning = [format_cleaning(CleaningReport(**manifest["cleaning"]))] if "cleaning" in manifest else []
     return "\n".join([str(prepared.folder), *cleaning, format_table(rows), *notes])
 

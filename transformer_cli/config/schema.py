@@ -170,6 +170,9 @@ class DataConfig(Section, affects=Affects.DATASET):
     """target language, as a spaCy code"""
     to: Language | None = None
     """with several target languages: the language whose token begins each line that has none (null: no token)"""
+    both_directions: bool = False
+    """also train on each pair in the other direction (Johnson et al. 2017); sets `to` and the symbols of both languages
+    (with tokens: subwords)"""
     tokens: Annotated[Literal["words", "subwords", "spaces"], Affects.CODEC] = "words"
     """words as spaCy splits them; subwords as SentencePiece learns them, which can encode any text; spaces: what stands
     between spaces, for text that another program has cut"""
@@ -258,6 +261,12 @@ class DataConfig(Section, affects=Affects.DATASET):
                 raise ValueError(f"{key}: it applies to {other}: {value}, but {but}")
         if self.skip_empty and self.corpus == "pairs":
             raise ValueError("skip_empty: it applies to corpus: files, but corpus is pairs; take it out")
+        if self.both_directions:
+            if self.to not in (None, self.target):
+                raise ValueError(f"both_directions: it sets to: {self.target}, not {self.to}; take one of them out")
+            symbols = (*self.subwords.user_defined_symbols, f"<2{self.source}>", f"<2{self.target}>")
+            subwords = self.subwords.model_copy(update={"user_defined_symbols": tuple(dict.fromkeys(symbols))})
+            self.__dict__.update(to=self.target, subwords=subwords)
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:
@@ -289,6 +298,7 @@ USED_WITH = {  # setting of data → the setting, and its value, without which i
     **dict.fromkeys(("min_freq", "max_words"), ("tokens", "words or spaces")),
     "captions": ("corpus", "captions"),
     "joiner": ("tokens", "spaces"),
+    "both_directions": ("tokens", "subwords"),
     "subwords": ("tokens", "subwords"),
 }
 

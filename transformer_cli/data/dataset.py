@@ -173,6 +173,8 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     codec_dir: with data.tokenizer_from, the folder of the run that it names; not read with data.fingerprint.
     Raises DataError if there is no such dataset.
     """
+    if data.both_directions:  # whatever `Run.for_target` has chosen
+        data = data.model_copy(update={"to": data.target})
     settings = without_paths(dataset_settings(data))
     assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     checksums = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
@@ -215,7 +217,7 @@ def dataset_settings(data: DataConfig) -> dict[str, Any]:
     """
     used = fields_affecting(DataConfig, Affects.DATASET, Affects.CODEC)
     values = data.model_dump(mode="json", include={**used, "files": True})
-    optional = ("tokens", "joiner", "max_words", "columns", "clean", "max_chars", "held_out", "to")
+    optional = ("tokens", "joiner", "max_words", "columns", "clean", "max_chars", "held_out", "to", "both_directions")
     unused = {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     if not data.subwords.user_defined_symbols:
         del values["subwords"]["user_defined_symbols"]

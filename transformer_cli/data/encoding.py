@@ -234,9 +234,8 @@ def encode_by_subwords(
     """
     if codecs is None:
         sample = sample_pairs(read_pairs(folder, "train"), data, size=splits["train"])
-        source, target = _learn_subword_codecs(sample, data)
-    else:
-        source, target = (codec for codec in (codecs.source, codecs.target) if isinstance(codec, SubwordCodec))
+        codecs = Codecs(*_learn_subword_codecs(sample, data)).for_target(data.to)
+    source, target = (codec for codec in (codecs.source, codecs.target) if isinstance(codec, SubwordCodec))
     for name, size in splits.items():
         with split_writer(folder, name, size) as write:
             for texts in _text_chunks(read_pairs(folder, name)):

@@ -105,6 +105,8 @@ def _write_dataset(
 ) -> dict[str, Any]:
     """Returns the manifest. fingerprint: its entries on the dataset's identity."""
     splits, cleaning = corpus.write(folder)
+    if data.both_directions:
+        splits = {**splits, "train": _add_other_direction(folder, data, splits["train"])}
     encode = encode_by_subwords if data.tokens == "subwords" else encode_by_words
     codecs, tokenization = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
     default_token = target_token_of(data.to, codecs.target_languages) if data.to else ""
@@ -127,6 +129,21 @@ def _write_dataset(
     write_json(folder / "manifest.json", manifest)
     write_checksums(folder)
     return manifest
+
+
+def _add_other_direction(folder: Path, data: DataConfig, n_pairs: int) -> int:
+    """Append the training pairs in the other direction, with its target token. Returns how many pairs there are then.
+
+    A pair that has a target token already says its direction, and stays as it is.
+    """
+    added = 0
+    with open(folder / "train.source.txt", "ab") as sources, open(folder / "train.target.txt", "ab") as targets:
+        for source, target in islice(read_pairs(folder, "train"), n_pairs):
+            if not TARGET_TOKEN.match(source):
+                sources.write(f"<2{data.source}> {target}\n".encode())
+                targets.write(f"{source}\n".encode())
+                added += 1
+    return n_pairs + added
 
 
 def fit_lengths(folder: Path, n_pairs: int, default_token: str, joiner: str | None) -> dict[str, LengthBounds]:

@@ -41,6 +41,7 @@ from transformer_cli.runs.metadata import (
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system import files
 from transformer_cli.text.codec import Codecs, codec_files
+from transformer_cli.text.languages import short_code
 from transformer_cli.text.lengths import LengthBounds
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -121,8 +122,10 @@ class Run:
         """Returns the run with another target language (None: the same), if its model has it. Raises ConfigError."""
         if language is None:
             return self
-        data = self.config.data.model_copy(update={"to": language})
-        config = self.config.model_copy(update={"data": data})
+        data = self.config.data
+        own = {short_code(each): each for each in (data.source, data.target)}  # de for deu
+        to = own.get(short_code(language.lower()), language)
+        config = self.config.model_copy(update={"data": data.model_copy(update={"to": to})})
         return replace(self, config=config, codecs=self.codecs.for_target(language))
 
     @property

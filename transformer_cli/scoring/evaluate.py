@@ -50,6 +50,7 @@ from transformer_cli.scoring.metrics import (
 from transformer_cli.search.protocols import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
+from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import (
     decoded_lines,
     line_count_error,
@@ -375,12 +376,16 @@ def select_texts(
 
 
 def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
-    """Read splits of the dataset with these settings (no names: every test set). Raises DataError."""
+    """Read splits of the dataset with these settings (no names: every test set), swapped with `to: source`.
+
+    Raises DataError.
+    """
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
         raise DataError(f"{dataset.folder} has no test set; name another split, such as valid")
-    return [ParallelText(name, dataset.text(name, "source"), [dataset.text(name, "target")]) for name in names]
+    source, target = SIDES[::-1] if data.both_directions and data.to == data.source else SIDES
+    return [ParallelText(name, dataset.text(name, source), [dataset.text(name, target)]) for name in names]
 
 
 def read_text(source: Path | None, *references: Path) -> ParallelText:

@@ -11,7 +11,7 @@ from pathlib import Path
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.terminal import first_few
 
-TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z][A-Za-z_-]*)>")
+TARGET_TOKEN = re.compile(r">>([^\s<>]+)<<|<2([A-Za-z]+(?:[_-][A-Za-z0-9]+)*)>")
 ANY_LANGUAGE = "xx"  # of a run whose language spaCy does not have
 MULTILINGUAL = "mul"  # ISO 639-2: several languages
 

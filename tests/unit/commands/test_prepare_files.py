@@ -14,6 +14,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import FilePair
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
+from transformer_cli.text.codec import SIDES
 
 LANGUAGES = ("--source", "de", "--target", "en")
 SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.shards=1")
@@ -85,6 +86,33 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     assert said == (str(training.epochs), f"{training.consistency:g}")
     code, _, err = tfm(*command, cwd=files)
     assert (code, "--minutes chooses the settings of training in a new NAME.yaml" in err) == (2, True)
+
+
+def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:
+    small = sets(*SMALL, "data.held_out={valid: 0.1, test: 0.1}", "training.batch_size=20")
+    code, out, err = tfm("prepare", "memory.tsv", *LANGUAGES, "--both-directions", *small, cwd=files)
+    assert code == 0, err
+    assert "\ntrain has each pair in both directions: `tfm translate` writes en; with --to de, de\nwrote" in out
+    made = dataset(files, out)
+    sizes = {split: counts["sentences"] for split, counts in made.manifest["splits"].items()}
+    assert sizes == {**made.manifest["cleaning"]["splits"], "train": 2 * made.manifest["cleaning"]["splits"]["train"]}
+    trained = {line.removeprefix("<2de> ") for side in SIDES for line in made.text("train", side)}
+    assert trained.isdisjoint(line for split in ("valid", "test") for side in SIDES for line in made.text(split, side))
+    code, _, err = tfm("train", "--config", "memory.yaml", cwd=files)
+    assert code == 0, err
+    into_en, into_de = (
+        json.loads(tfm("evaluate", *to, "--json", cwd=files)[1])["results"][0] for to in ((), ("--to", "deu"))
+    )
+    texts = [(files / f"{made.folder}/test.{side}.txt") for side in SIDES]
+    named = ("evaluate", "--to", "de", "--input", texts[1], "--reference", texts[0], "--json")
+    assert json.loads(tfm(*named, cwd=files)[1])["results"][0]["loss"] == into_de["loss"] != into_en["loss"]
+    for to, source in (((), "Der alte Mann singt."), (("--to", "de"), "The old man sings.")):
+        assert tfm("translate", *to, source, cwd=files)[0] == 0
+    code, again, err = tfm("prepare", "memory.tsv", *LANGUAGES, "--both-directions", cwd=files)
+    assert (code, again) == (0, out.replace("wrote memory.yaml; ", "")), err
+    code, out, err = tfm("prepare", "memory.tsv", "--like", "memory", "--name", "more", cwd=files)
+    assert (code, dataset(files, out).codecs) == (0, made.codecs), err
+    assert "train has each pair in both directions" in out
 
 
 def test_prepare_grown_files_keeps_held_out_pairs(tfm: Tfm, files: Path) -> None:

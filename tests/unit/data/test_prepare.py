@@ -16,6 +16,7 @@ from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import dataset as dataset_module
 from transformer_cli.data import encoding
 from transformer_cli.data import make_dataset as module
+from transformer_cli.data.corpus import read_pairs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.make_dataset import PreparedDataset, make_dataset
 from transformer_cli.errors import ConfigError, DataError
@@ -286,6 +287,22 @@ def test_prepare_for_an_unknown_language_leaves_nothing(workshop: Workshop) -> N
     with pytest.raises(ConfigError, match="to: fr: the model has only one target language"):
         workshop.prepare(to="fr")
     assert workshop.datasets() == []
+
+
+def test_prepare_both_directions_adds_training_pairs_the_other_way_round(workshop: Workshop) -> None:
+    pairs = [("<2en> Hunde", "dogs"), ("Ein Hund\u2028.", " A dog."), ("Zwei Männer", "Two men"), ("<2de> dog", "Hund")]
+    workshop.write("train", *zip(*pairs, strict=True))
+    subwords = {"tokens": "subwords", "subwords": {"vocab_size": 300}, "joint_vocabulary": True}
+    prepared = workshop.prepare(**subwords, both_directions=True)
+    swapped = [("<2de>  A dog.", "Ein Hund\u2028."), ("<2de> Two men", "Zwei Männer")]
+    assert [*read_pairs(prepared.folder, "train")] == pairs + swapped
+    assert [prepared.manifest["splits"][split]["sentences"] for split in TEXT] == [6, 1, 1]
+    dataset = Dataset.open(prepared.folder)
+    rows = [("train", row) for row in range(6)] + [("valid", 0)]
+    firsts = [dataset.split(split).source[row][:1].tolist() for split, row in rows]
+    english, german = (dataset.codecs.source.encode(token).ids[:1] for token in ("<2en>", "<2de>"))
+    assert firsts == [english, english, english, german, german, german, english]
+    assert prepared.folder.name not in (workshop.prepare(**subwords).folder.name, workshop.prepare().folder.name)
 
 
 def test_prepare_counts_a_side_without_tokens(workshop: Workshop) -> None:

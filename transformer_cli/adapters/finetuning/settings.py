@@ -16,10 +16,11 @@ def finetuning_settings(run: str, runs_dir: Path = Path("runs")) -> dict[str, An
     run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
     """
     config = Run.load(run, runs_dir).config
-    data = config.data.model_dump(mode="json", include=fields_affecting(DataConfig, Affects.CODEC))
+    fields = {**fields_affecting(DataConfig, Affects.CODEC), "to": True, "both_directions": True}
+    data = config.data.model_dump(mode="json", include=fields)
     max_chars = {} if config.model.max_length else {"max_chars": DEFAULT_MAX_CHARS}
     return {
-        "data": {**data, "tokenizer_from": run, "lowercase": config.data.lowercased, "to": config.data.to, **max_chars},
+        "data": {**data, "tokenizer_from": run, "lowercase": config.data.lowercased, **max_chars},
         "model": config.model.model_dump(mode="json", exclude={"vectors"}),
         "decoding": config.decoding.model_dump(mode="json"),
         "training": {"initialize_from": run, **FINETUNING_PACE},
