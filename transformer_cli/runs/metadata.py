@@ -68,12 +68,10 @@ def read_metadata(folder: Path) -> RunMetadata:
             if any(os.path.lexists(folder / name) for name in ("run.json", HISTORY, *EXPORTED_FILES)):
                 raise
             raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
-        version, exported = value.pop("format_version", None), value.pop("exported", None)
-    if version != FORMAT_VERSION:
-        remedy = "export it again" if exported else "train it again"
-        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {remedy}")
-    with as_checkpoint_error(folder if exported else None):
-        return from_json(RunMetadata, {**value, "exported": exported}, path)
+        if (version := value.pop("format_version", None)) != FORMAT_VERSION:
+            remedy = "export it again" if value.get("exported") else "train it again"
+            raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {remedy}")
+        return from_json(RunMetadata, value, path)
 
 
 def write_config(folder: Path, config: Config) -> None:

@@ -46,15 +46,9 @@ def read_texts(dataset: Dataset, max_length: int | None) -> TrainingTexts:
 
 def usable_split(split: EncodedSplit, name: str, max_length: int | None) -> SplitRows:
     """Returns a split with the rows that fit in max_length positions. Raises DataError if none fits."""
-    rows = fitting_rows(split, name, max_length)
-    if n_long := len(split) - len(rows):
-        log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)
-    return SplitRows(split, rows)
-
-
-def fitting_rows(split: EncodedSplit, name: str, max_length: int | None) -> Rows:
-    """Returns the rows of the pairs of a split that fit in max_length positions. Raises DataError if none does."""
     rows = split.rows_within(max_length)
     if not len(rows):
         raise DataError(f"no pair of {name} fits in model.max_length {max_length}; shorten its sentences")
-    return rows
+    if n_long := len(split) - len(rows):
+        log.warning("%s: left out %s longer than max_length %s", name, pluralize(n_long, "pair"), max_length)
+    return SplitRows(split, rows)

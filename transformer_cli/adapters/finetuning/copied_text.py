@@ -17,7 +17,7 @@ from transformer_cli.system.files import read_checksums, verify_file, write_chec
 from transformer_cli.text.codec import SIDES, Codecs
 from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.texts import SplitRows, fitting_rows, usable_split
+from transformer_cli.training.texts import SplitRows, usable_split
 
 SPLITS_OF_RUNS = {"extra_valid": "valid", "replay": "train"}  # what is read if a setting names a run
 
@@ -40,7 +40,7 @@ class CopiedText(Callback):
             encoded_pair = encode_sides([[side] for side in pair], dataset.codecs)
             if len(encoded_pair.rows_within(config.model.max_length)):
                 break
-        fitting_rows(encoded_pair, self.setting, config.model.max_length)
+        usable_split(encoded_pair, self.setting, config.model.max_length)
 
     def on_new_run(self, run: Run, checkpoint: Checkpoint) -> None:
         """Write the pairs into the run's folder, and their checksums."""
