@@ -18,6 +18,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
 from transformer_cli.system.terminal import pluralize
+from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import read_lines
 
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
@@ -43,25 +44,23 @@ def add_back_translations(
     if not any(map(str.strip, lines)):
         raise DataError(f"--monolingual {monolingual}: not a text of one sentence per line; name another file")
     data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
-    stems = {split: str(real.folder.resolve() / split) for split in real.manifest["splits"]}
-    texts = {split: (Path(f"{stem}.source.txt"), Path(f"{stem}.target.txt")) for split, stem in stems.items()}
+    texts = {
+        split: [real.folder.resolve() / f"{split}.{side}.txt" for side in SIDES] for split in real.manifest["splits"]
+    }
     files: dict[str, Any] = {split: FilePair(source=source, target=target) for split, (source, target) in texts.items()}
     swapped = {split: FilePair(source=target, target=source) for split, (source, target) in texts.items()}
     languages = {"source": data.target, "target": data.source}
     data_of_back = data.model_copy(update={**own_splits, **languages, "files": swapped, "clean": ()})
     back = config.model_copy(update={"name": f"{config.run_name}-back", "data": data_of_back})
     path = Path(f"{back.run_name}.yaml")
+    if path.exists() and load_config(path).data != back.data:
+        raise ConfigError(f"{path} exists already, for other text; delete it, or give another --name")
+    dataset = Dataset.open(prepare(back).folder)
     if not path.exists():
-        dataset = Dataset.open(prepare(back).folder)
         back, why = choose_training(back, dataset, minutes and BACK_SHARE * minutes, with_settings)
         write_bytes(path, commented_yaml(back, path, why).encode())
         log.info("wrote %s: %s", path, why)
-    elif (found := load_config(path)).data != back.data:
-        raise ConfigError(f"{path} exists already, for other text; delete it, or give another --name")
-    else:
-        back = found
-        prepare(back)
-    run = train(back)
+    run = train(load_config(path))
     made = run.folder / f"{monolingual.name}-{sha256_of_file(monolingual)[:8]}.{data.source}.txt"
     if not made.exists():
         written = Translator(run).translate(lines, beam_size=1, on_too_long="blank")

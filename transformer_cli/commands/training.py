@@ -89,14 +89,13 @@ def prepare(
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
-    from transformer_cli.config.schema import HeldOutConfig
     from transformer_cli.data.dataset import Dataset
     from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_bytes
 
     inherited, config_path, choose = finetuning_settings(like) if like else None, None, None
     if files:
-        held_out = Run.load(like).config.data.held_out if like else HeldOutConfig()
+        held_out = Run.load(like).config.data.held_out if like else None
         settings, config_path, choose = config_for_files(
             files,
             options=settings_given,

@@ -29,7 +29,7 @@ def config_for_files(
     base: str | None = None,
     overrides: Sequence[str] = (),
     inherited: Mapping[str, Any] | None = None,
-    held_out: HeldOutConfig,
+    held_out: HeldOutConfig | None = None,
 ) -> tuple[Config, Path, Callable[[Mapping[str, Any]], Config] | None]:
     """Returns the config for training on some files, and its path, NAME.yaml in the current folder.
 
@@ -38,8 +38,8 @@ def config_for_files(
     further settings (dotted key → value), for those that follow from the dataset.
 
     options, inherited: see `load_config`; inherited are the settings of a run that is fine-tuned. base: the config that
-    provides the other settings. held_out: shares of the run to fine-tune, as lower bounds. Raises ConfigError, and
-    DataError if the files cannot be read.
+    provides the other settings. held_out: shares of the run to fine-tune. Raises ConfigError, and DataError
+    if the files cannot be read.
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
@@ -77,8 +77,7 @@ def config_for_files(
     if not is_new:
         return config, path, None
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
-    shares = held_out_shares(n_pairs, config.data, is_finetuned=inherited is not None).model_dump()
-    chosen["data.held_out"] = {split: max(share, getattr(held_out, split)) for split, share in shares.items()}
+    chosen["data.held_out"] = held_out_shares(n_pairs, config.data, held_out).model_dump()
     if inherited:
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_FINETUNING // max(1, n_pairs)))
     elif base is None:

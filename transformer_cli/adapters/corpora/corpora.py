@@ -209,12 +209,10 @@ def clean_and_split(corpus: OpenedCorpus, folder: Path | None) -> CleaningReport
     report = replace(report, read=report.n_pairs - before, **dict[str, Any](counts))
     if report.swapped > MAX_SWAPPED_SHARE * report.read:
         log.warning(
-            "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); give them as a text "
-            "of their own, or, if one model is to learn both directions, begin each source with a token of its target "
-            "language, such as <2%s>",
+            "%.0f %% of the pairs are left out because their sides are swapped (such as %s | %s); swap them back, or "
+            "give them as a text of their own",
             100 * report.swapped / report.read,
             *(shorten(side, MAX_EXAMPLE_CHARS) for side in report.examples["language"][0][1:]),
-            data.source,
         )
     if folder and not report.left_out:
         (folder / LEFT_OUT_FILE).unlink()
@@ -260,17 +258,18 @@ def _distribute(folder: Path, names: Mapping[int, str], assigned: bytes) -> None
         whole.unlink()
 
 
-def held_out_shares(n_pairs: int, data: DataConfig, *, is_finetuned: bool = False) -> HeldOutConfig:
+def held_out_shares(n_pairs: int, data: DataConfig, initial: HeldOutConfig | None = None) -> HeldOutConfig:
     """Returns the shares to hold out for splits without files: TARGET_HELD_OUT_PAIRS, but at most MAX_HELD_OUT_SHARE.
 
-    Of a small text, a larger share is held out, so that no split is empty. is_finetuned: hold out FINETUNING_PAIRS for
-    validation, but at most MAX_FINETUNING_SHARE: fewer cannot tell whether fine-tuning helps.
+    Of a small text, a larger share is held out, so that no split is empty. initial: the shares of the run to fine-tune,
+    as lower bounds; then FINETUNING_PAIRS, but at most MAX_FINETUNING_SHARE, are held out for validation: fewer cannot
+    tell whether fine-tuning helps.
     """
     share = min(MAX_HELD_OUT_SHARE, float(f"{TARGET_HELD_OUT_PAIRS / max(1, n_pairs):.2g}"))
     share = max(share, min(MAX_SHARE_OF_SMALL_TEXT, float(f"{MIN_EXPECTED_PAIRS / max(1, n_pairs):.2g}")))
-    given = data.files or {}
-    tuning = min(MAX_FINETUNING_SHARE, float(f"{FINETUNING_PAIRS / max(1, n_pairs):.2g}")) if is_finetuned else 0.0
-    return HeldOutConfig(
-        valid=0.0 if "valid" in given else max(share, tuning),
-        test=0.0 if n_pairs < MIN_PAIRS_FOR_TEST or {*given} - {"train", "valid"} else share,
-    )
+    given, valid = data.files or {}, share
+    test = 0.0 if n_pairs < MIN_PAIRS_FOR_TEST or {*given} - {"train", "valid"} else share
+    if initial:
+        tuning = min(MAX_FINETUNING_SHARE, float(f"{FINETUNING_PAIRS / max(1, n_pairs):.2g}"))
+        valid, test = max(valid, tuning, initial.valid), max(test, initial.test)
+    return HeldOutConfig(valid=0.0 if "valid" in given else valid, test=0.0 if "test" in given else test)
