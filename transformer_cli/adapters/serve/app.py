@@ -29,27 +29,14 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from transformer_cli.adapters.serve import request_bodies as bodies
 from transformer_cli.adapters.serve.documents import KeptFiles, translate_document
 from transformer_cli.adapters.serve.job_queue import FunctionJob, JobQueue, ServerBusy
 from transformer_cli.adapters.serve.languages import Directions
 from transformer_cli.adapters.serve.middleware import Metrics, RequestMiddleware, is_local_address
 from transformer_cli.adapters.serve.parsed_request import parse, submit
-from transformer_cli.adapters.serve.request_bodies import (
-    CLIENT_CLOSED,
-    MULTIPART,
-    AttentionBody,
-    FileBody,
-    InspectBody,
-    Limits,
-    TextBody,
-    TranslateBody,
-    body_schema,
-    read_body,
-    refuse_over_limit,
-    validation_message,
-)
+from transformer_cli.adapters.serve.request_bodies import Limits, body_schema, read_body, refuse_over_limit
 from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
-from transformer_cli.pipeline import Translation
 from transformer_cli.search.protocols import BeforeStep, never_stop
 from transformer_cli.translate import Translator
 
@@ -169,10 +156,10 @@ class _PlainRoute(Route):
 
 
 # Routes are searched in this order, so the one with the most requests comes first.
-@router.post("/translate", openapi_extra=body_schema(TranslateBody))
+@router.post("/translate", openapi_extra=body_schema(bodies.TranslateBody))
 async def translate(request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
-    body = await read_body(request, TranslateBody)
+    body = await read_body(request, bodies.TranslateBody)
     service: Service = request.app.state.service
     size = body.n_characters
 
@@ -229,10 +216,10 @@ async def languages(request: Request) -> JSONResponse:
     return JSONResponse(request.app.state.service.directions.languages())
 
 
-@router.post("/translate_file", openapi_extra=body_schema(FileBody, MULTIPART))
+@router.post("/translate_file", openapi_extra=body_schema(bodies.FileBody, bodies.MULTIPART))
 async def translate_file(request: Request) -> Response:
     """Translate a document. Returns the address where it can be downloaded for ten minutes, and what to check in it."""
-    body = await read_body(request, FileBody)
+    body = await read_body(request, bodies.FileBody)
     service: Service = request.app.state.service
     service.kept_files.refuse_if_full()
     translating = partial(translate_document, body, service.directions, service.queue, service.limits)
@@ -255,10 +242,10 @@ async def download_file(request: Request) -> Response:
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-@router.post("/detect", openapi_extra=body_schema(TextBody))
+@router.post("/detect", openapi_extra=body_schema(bodies.TextBody))
 async def detect(request: Request) -> Response:
     """Detect the source language of a text, or of a list of texts together; the likeliest first."""
-    body = await read_body(request, TextBody)
+    body = await read_body(request, bodies.TextBody)
     service: Service = request.app.state.service
     text = " ".join(body.texts)
     refuse_over_limit(len(text), service.limits.characters, "characters")
@@ -266,47 +253,33 @@ async def detect(request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect/steps", openapi_extra=body_schema(InspectBody))
+@router.post("/inspect/steps", openapi_extra=body_schema(bodies.InspectBody))
 async def steps(request: Request) -> Response:
     """Translate a sentence, perhaps after given tokens, and list the likeliest candidates at each step."""
-
-    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import steps_record
-
-        return steps_record(translator, translation)
-
-    return await _inspect(request, await read_body(request, InspectBody), describe)
+    body = await read_body(request, bodies.InspectBody)
+    return await _inspect(request, body, lambda inspection, *found: inspection.steps_record(*found))
 
 
-@router.post("/inspect/attention", openapi_extra=body_schema(AttentionBody))
+@router.post("/inspect/attention", openapi_extra=body_schema(bodies.AttentionBody))
 async def attention(request: Request) -> Response:
     """Return the attention weights of one head, or the mean over all heads of a layer."""
-    body = await read_body(request, AttentionBody)
-
-    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import attention_record
-
-        return attention_record(translator, translation, body.kind, body.layer, body.head)
-
-    return await _inspect(request, body, describe)
+    body = await read_body(request, bodies.AttentionBody)
+    which = body.kind, body.layer, body.head
+    return await _inspect(request, body, lambda inspection, *found: inspection.attention_record(*found, *which))
 
 
-@router.post("/inspect/vectors", openapi_extra=body_schema(InspectBody))
+@router.post("/inspect/vectors", openapi_extra=body_schema(bodies.InspectBody))
 async def vectors(request: Request) -> Response:
     """Return the vectors of a sentence before and after the encoder, projected onto a plane."""
-
-    def describe(translator: Translator, translation: Translation) -> dict[str, Any]:
-        from transformer_cli.adapters.study.inspection import vectors_record
-
-        return vectors_record(translator, translation)
-
-    return await _inspect(request, await read_body(request, InspectBody), describe)
+    body = await read_body(request, bodies.InspectBody)
+    return await _inspect(request, body, lambda inspection, *found: inspection.vectors_record(*found))
 
 
-async def _inspect(
-    request: Request, body: InspectBody, describe: Callable[[Translator, Translation], dict[str, Any]]
-) -> Response:
-    """Translate a sentence after its prefix in a worker, and return `describe` of the translation as JSON."""
+async def _inspect(request: Request, body: bodies.InspectBody, describe: Callable[..., dict[str, Any]]) -> Response:
+    """Translate a sentence after its prefix in a worker, and return a description of the translation as JSON.
+
+    describe: gets the module study/inspection.py, the translator and the translation.
+    """
     service: Service = request.app.state.service
     refuse_over_limit(body.n_characters, service.limits.characters, "characters")
     chosen, _, _ = service.directions.choose(body.source, body.target, body.q)
@@ -316,11 +289,11 @@ async def _inspect(
         raise DataError("an exported model cannot be inspected; /languages lists the inspectable languages")
 
     def compute(before_step: BeforeStep) -> bytes:
-        from transformer_cli.adapters.study.inspection import translate_from
+        from transformer_cli.adapters.study import inspection  # imports torch
 
-        stoppable = translator.with_callback(before_step)
-        translation = translate_from(stoppable, body.q, body.prefix, max_tokens=service.limits.inspected_tokens)
-        return bytes(JSONResponse(describe(translator, translation)).body)
+        stoppable, max_tokens = translator.with_callback(before_step), service.limits.inspected_tokens
+        translation = inspection.translate_from(stoppable, body.q, body.prefix, max_tokens=max_tokens)
+        return bytes(JSONResponse(describe(inspection, translator, translation)).body)
 
     if not service.inspections.acquire(blocking=False):
         raise ServerBusy("too many sentences are being inspected; try again later")
@@ -344,7 +317,7 @@ async def _wait_for_result(request: Request, future: "Future[Result]") -> Result
             watching = {asyncio.create_task(_disconnected(request))}
             await asyncio.wait({result, *watching}, return_when=asyncio.FIRST_COMPLETED)
         if not result.done():
-            raise HTTPException(CLIENT_CLOSED, "gone")
+            raise HTTPException(bodies.CLIENT_CLOSED, "gone")
         return result.result()
     finally:
         for each in (result, *watching):
@@ -361,4 +334,5 @@ async def _error_response(_: Request, error: Any) -> Response:
         return JSONResponse({"error": error.detail}, error.status_code, error.headers)
     if isinstance(error, ServerBusy | MemoryShortage):
         return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
-    return JSONResponse({"error": validation_message(error) if isinstance(error, ValidationError) else str(error)}, 400)
+    message = bodies.validation_message(error) if isinstance(error, ValidationError) else str(error)
+    return JSONResponse({"error": message}, 400)
