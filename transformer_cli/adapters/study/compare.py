@@ -15,20 +15,9 @@ from pathlib import Path
 from typing import Any, Generic, Literal
 
 from transformer_cli.adapters.corpora.notices import warn_of_scored_text
+from transformer_cli.adapters.study import statistics
 from transformer_cli.adapters.study.listing import MAX_LISTED_SETTINGS, differing_settings
-from transformer_cli.adapters.study.statistics import (
-    ByMetric,
-    Difference,
-    GroupDifference,
-    GroupScore,
-    PairedScore,
-    Score,
-    SegmentScores,
-    group_tests,
-    paired_tests,
-    split_by_size,
-    verdicts,
-)
+from transformer_cli.adapters.study.statistics import Difference, GroupDifference, GroupScore, PairedScore, Score
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.folder import is_pointer
@@ -158,7 +147,7 @@ def compare(
         raise ArgumentError(f"compare: examples: {examples}; give 0 or more")
     names, given = _names_of(systems)
     groups = [([name], [each]) for name, each in zip(names, given, strict=True)]
-    return _comparisons(names, groups, options, open_run, paired_tests, examples)
+    return _comparisons(names, groups, options, open_run, statistics.paired_tests, examples)
 
 
 def compare_groups(
@@ -172,7 +161,7 @@ def compare_groups(
     if few := [runs for runs, _ in of_groups if len(runs) < 2]:
         what = "fewer than two runs have no spread; give at least two runs in each group, or one in each"
         raise DataError(f"{''.join(few[0]) or 'an empty group'}: {what}")
-    tests = partial(group_tests, sizes=[len(runs) for runs, _ in of_groups])
+    tests = partial(statistics.group_tests, sizes=[len(runs) for runs, _ in of_groups])
     return _comparisons(joined, of_groups, options, open_run, tests)
 
 
@@ -181,7 +170,7 @@ def _comparisons(
     groups: Sequence[tuple[Sequence[str], Sequence[RunLike]]],
     options: CompareOptions,
     open_run: OpenRun,
-    tests: Callable[..., Mapping[str, ByMetric[Score]]],
+    tests: Callable[..., Mapping[str, statistics.ByMetric[Score]]],
     examples: int | None = None,
 ) -> list[Comparison[Score]]:
     """Returns the comparison on each text.
@@ -199,7 +188,8 @@ def _comparisons(
     if examples is None:
         _check_groups([labels for labels, _ in groups], dict(zip(members, map(_run_of, systems), strict=True)))
     texts, outputs, of_sentences, language, lowercase = _translate_all(members, systems, options, open_run)
-    searches = [dict.fromkeys(each.search for each in group if each.search) for group in split_by_size(outputs, sizes)]
+    outputs_of = statistics.split_by_size(outputs, sizes)
+    searches = [dict.fromkeys(each.search for each in group if each.search) for group in outputs_of]
     comparisons: list[Comparison[Score]] = []
     for text, lines in zip(texts, zip(*(each.texts for each in outputs), strict=True), strict=True):
         references = text.references
@@ -212,7 +202,7 @@ def _comparisons(
         metrics = text_metrics(language=language, lowercase=lowercase, references=of_references, extra_metrics=extra)
         results = {**tests(of_systems, metrics)}
         for metric, numbers in of_sentences.items():
-            results |= tests([[one[row] for row in rows] for one in numbers], {metric: SegmentScores()})
+            results |= tests([[one[row] for row in rows] for one in numbers], {metric: statistics.SegmentScores()})
         for row, output in enumerate(outputs):
             record: dict[str, Any] = {"split": text.name, "sentences": n_sentences}
             for metric in METRICS:
@@ -225,7 +215,7 @@ def _comparisons(
         ]
         sentences = None if examples is None else pluralize(n_sentences, "sentence")
         evidence: list[str] = [sentences or f"{sizes[0]} and {size} runs" for size in sizes[1:]]
-        verdict_of = [None, *verdicts(names, *differences, evidence=evidence)]
+        verdict_of = [None, *statistics.verdicts(names, *differences, evidence=evidence)]
         chrfs = [_sentence_chrf(metrics["chrF"], each, references) for each in lines] if examples else []
         compared = []
         for row, name in enumerate(names):

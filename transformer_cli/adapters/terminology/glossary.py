@@ -10,23 +10,15 @@ from typing import Any
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize, shorten
-from transformer_cli.text.alignment import (
-    OPENING_MARKS,
-    Link,
-    Span,
-    TakenSpans,
-    boundary_after,
-    boundary_before,
-    final_mark,
-    word_boundaries,
-)
+from transformer_cli.text import alignment
+from transformer_cli.text.alignment import Link, Span, TakenSpans, boundary_after, boundary_before, word_boundaries
 from transformer_cli.text.lines import LocatedPair
 from transformer_cli.text.normalization import is_word, nfc
 
 log = logging.getLogger(__name__)
 
 MAX_ENDING_CHARS = 3  # that an inflected form may add to the text before the *
-_SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(OPENING_MARKS)}\"']{{0,3}}\Z")
+_SENTENCE_START = re.compile(rf"(?:\A|[.!?…]\s{{1,3}})[{re.escape(alignment.OPENING_MARKS)}\"']{{0,3}}\Z")
 _LOST_IN_CAPITALS = str.maketrans("άέήίόύώΐΰςı", "αεηιουωϊϋσi", "\u0307")
 _NOT_SWISS = {"Maß", "Maße", "Maßen", "Buße", "Bußen", "Floß", "Floße", "Flöße", "Schoß", "Schoße", "Ruß"}
 """words that are others with ss"""
@@ -238,7 +230,7 @@ def replace_linked_words(
     parts, last = list[str](), 0
     for (start, end), translation in sorted(replacements.items()):
         parts += [text[last:start], translation]
-        last = end + (text[end : end + 1] != "" and text[end : end + 1] == final_mark(translation))
+        last = end + (text[end : end + 1] != "" and text[end : end + 1] == alignment.final_mark(translation))
     return "".join([*parts, text[last:]]), not_linked, is_spread
 
 
