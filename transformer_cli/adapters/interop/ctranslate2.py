@@ -57,8 +57,7 @@ def import_ctranslate2() -> ModuleType:
         raise ConfigError(
             "CTranslate2, which exported models need, is not installed; run `pip install 'ctranslate2>=4.8.2'`"
         ) from None
-    module: ModuleType = ctranslate2
-    return module
+    return ctranslate2
 
 
 def open_exported(run: Run, device: str) -> "CTranslate2Engine":
@@ -145,22 +144,16 @@ class CTranslate2Engine:
 
     def check_supported(self, settings: TranslationSettings) -> None:
         """See `Engine`. Refuses settings with which CTranslate2 would do something else than tfm."""
-        for name in DecodingConfig.model_fields.keys() - SEARCH_SETTINGS:  # added by a reader of the code
-            if getattr(settings, name) != DecodingConfig.model_fields[name].default:
-                raise ConfigError(
-                    f"{self._folder}: an exported model does not know decoding.{name}; leave it out, or name the run "
-                    "that it was made from"
-                )
+        others = DecodingConfig.model_fields.keys() - SEARCH_SETTINGS  # added by a reader of the code
+        changed = (name for name in others if getattr(settings, name) != DecodingConfig.model_fields[name].default)
+        refused = [f"does not know decoding.{name}; leave it out" for name in changed]
         if settings.sample:
-            raise ConfigError(
-                f"{self._folder}: an exported model cannot sample: CTranslate2's random numbers would depend on the "
-                f"lines around each line; set decoding.sample to false, or name the run that it was made from"
-            )
+            why = "CTranslate2's random numbers would depend on the lines around each line"
+            refused.append(f"cannot sample: {why}; set decoding.sample to false")
         if not isinstance(settings.prefix, str) and EOS in settings.prefix[-1:]:
-            raise ConfigError(
-                f"{self._folder}: an exported model cannot end at an <eos> in the prefix; leave it out, or name the "
-                "run that it was made from"
-            )
+            refused.append("cannot end at an <eos> in the prefix; leave it out")
+        if refused:
+            raise ConfigError(f"{self._folder}: an exported model {refused[0]}, or name the run that it was made from")
 
     def translate(
         self, sentences: Sequence[SearchRequest], settings: TranslationSettings, *, before_step: BeforeStep = never_stop
@@ -289,7 +282,7 @@ class CTranslate2Engine:
         b // beam_size: with a beam of 4, sentences 4 … 7 get that of sentence 1. The first step of greedy search, which
         also reads only <sos>, has the right attention.
         """
-        pending: list[Any] = self._translator.translate_batch(
+        return self._translator.translate_batch(
             texts,
             beam_size=1,
             min_decoding_length=1,
@@ -298,7 +291,6 @@ class CTranslate2Engine:
             return_attention=True,
             asynchronous=True,
         )
-        return pending
 
     def _load(self, index: int, threads: int) -> Any:
         library = self._library
