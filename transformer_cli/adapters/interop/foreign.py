@@ -112,9 +112,9 @@ def read_vocabulary(path: Path, tokens: list[str] | None = None) -> ForeignVocab
     return ForeignVocabulary(model, pieces.all_tokens() if tokens is None else tokens)
 
 
-def read_json_object(path: Path) -> dict[str, Any]:
-    """Returns the object in a JSON file. Raises DataError."""
-    value = read_file(path, read_json)
+def read_json_object(path: Path, *, is_optional: bool = False) -> dict[str, Any]:
+    """Returns the object in a JSON file, or {} if the file is optional and missing. Raises DataError."""
+    value = {} if is_optional and not path.exists() else read_file(path, read_json)
     if not isinstance(value, dict):
         raise DataError(f"{path}: not a JSON object, but {preview(value)}")
     return value

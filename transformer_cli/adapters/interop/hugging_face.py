@@ -24,30 +24,19 @@ STACKS = ("encoder", "decoder")
 SUPPORTED: Mapping[str, tuple[object, ...]] = {
     "model_type": ("marian",),
     "activation_function": ("swish", "silu", "relu", "gelu"),
-    "add_bias_logits": (False,),
-    "add_final_layer_norm": (False,),
-    "normalize_before": (False,),
-    "normalize_embedding": (False,),
+    **dict.fromkeys(("add_bias_logits", "add_final_layer_norm", "normalize_before", "normalize_embedding"), (False,)),
     "static_position_embeddings": (True,),
 }
 """settings that affect what the model computes, with the values that tfm supports"""
 SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
-    "repetition_penalty": (None, 1),
-    "min_length": (None, 0),
-    "min_new_tokens": (None, 0),
-    "encoder_no_repeat_ngram_size": (None, 0),
-    "encoder_repetition_penalty": (None, 1),
-    "forced_bos_token_id": (None,),
-    "forced_decoder_ids": (None, []),
-    "suppress_tokens": (None, []),
-    "begin_suppress_tokens": (None, []),
+    **dict.fromkeys(
+        ("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups", "guidance_scale"), (None, 1)
+    ),
+    **dict.fromkeys(("min_length", "min_new_tokens", "encoder_no_repeat_ngram_size", "diversity_penalty"), (None, 0)),
+    **dict.fromkeys(("forced_decoder_ids", "suppress_tokens", "begin_suppress_tokens"), (None, [])),
     "sequence_bias": (None, {}),
-    "num_beam_groups": (None, 1),
-    "diversity_penalty": (None, 0),
-    "penalty_alpha": (None,),
-    "exponential_decay_length_penalty": (None,),
-    "force_words_ids": (None,),
-    "guidance_scale": (None, 1),
+    **dict.fromkeys(("forced_bos_token_id", "force_words_ids"), (None,)),
+    **dict.fromkeys(("penalty_alpha", "exponential_decay_length_penalty"), (None,)),
 }
 """the same for settings that affect the search"""
 WEIGHT_NAMES = (
@@ -110,15 +99,14 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> ForeignModel
     path = folder / "config.json"
     config = foreign.read_json_object(path)
     generation_path = folder / "generation_config.json"
-    generation = config | (foreign.read_json_object(generation_path) if generation_path.exists() else {})
+    generation = config | foreign.read_json_object(generation_path, is_optional=True)
     foreign.refuse_unsupported(path, config, SUPPORTED)
     searched_in = generation_path if generation_path.exists() else path
     foreign.refuse_unsupported(searched_in, generation, SUPPORTED_SEARCH)
     for key in PER_STACK_KEYS:
         if config.get(f"encoder_{key}") != config.get(f"decoder_{key}"):
             raise foreign.unsupported(path, f"decoder_{key}", config.get(f"decoder_{key}"), "the encoder's differs")
-    tokenizer_path = folder / "tokenizer_config.json"
-    tokenizer = foreign.read_json_object(tokenizer_path) if tokenizer_path.exists() else {}
+    tokenizer = foreign.read_json_object(folder / "tokenizer_config.json", is_optional=True)
     added = _read_added_tokens(folder, tokenizer)
     source = _read_vocabulary(folder, "source", "vocab.json", added)
     is_separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
@@ -175,8 +163,7 @@ def rename_weight(name: str, names: Sequence[tuple[str, str]]) -> str:
 
 def _read_added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
     """Returns the ids of tokens that were added to the tokenizer; the vocabulary may have them, too."""
-    path = folder / "added_tokens.json"
-    added = dict(foreign.read_json_object(path)) if path.exists() else {}
+    added = foreign.read_json_object(folder / "added_tokens.json", is_optional=True)
     listed = tokenizer.get("added_tokens_decoder")
     for number, about in (listed if isinstance(listed, dict) else {}).items():
         if isinstance(about, dict) and isinstance(about.get("content"), str) and re.fullmatch(r"[0-9]{1,9}", number):
