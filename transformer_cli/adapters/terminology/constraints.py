@@ -48,7 +48,7 @@ class ConstrainedRanking:
     def __init__(self, constraints: Sequence[TermConstraints]) -> None:
         """constraints: one for each sentence."""
         self._tables = [_StateTable(each) for each in constraints]
-        self._row_states = [0] * len(constraints)
+        self._row_states = [_State()] * len(constraints)
 
     def __call__(self, step: Step, active: ActiveBeams, finished_scores: Tensor, rules: SearchRules) -> Candidates:
         """Returns the candidates of a step: a `beam.RankFn`."""
@@ -59,7 +59,7 @@ class ConstrainedRanking:
             self._row_states = [table.next_state(self._row_states[row], token) for table, row, token in states]
         log_probs, tokens = self._continuations(step, active, rules, finished_scores.shape[1])
         n_missing = [
-            [table.n_missing[table.next_state(state, token)] for token in row]
+            [table.outlook(table.next_state(state, token))[0] for token in row]
             for table, state, row in zip(self._tables, self._row_states, tokens.tolist(), strict=True)
         ]
         missing = torch.tensor(n_missing, device=tokens.device)
@@ -80,7 +80,7 @@ class ConstrainedRanking:
         device = log_probs.device
         rules.mask_logits(log_probs, active.tokens)
         is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
-        incomplete = [table.n_missing[state] > 0 for table, state in zip(self._tables, self._row_states, strict=True)]
+        incomplete = [table.outlook(state)[0] > 0 for table, state in zip(self._tables, self._row_states, strict=True)]
         log_probs[torch.tensor(incomplete, device=device), rules.eos] = NEG_INF
         best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
         rows = zip(self._tables, self._row_states, step.alignment.tolist(), is_end, strict=True)
@@ -127,33 +127,37 @@ class _State(NamedTuple):
 
 
 class _StateTable:
-    """A state machine for one sentence, whose states are numbered and created as they are reached."""
+    """A state machine for one sentence, which computes once what follows from a state that is reached."""
 
     def __init__(self, terms: TermConstraints) -> None:
         self._terms = terms
         self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
-        self._numbers: dict[_State, int] = {}
-        self._states: list[_State] = []
-        self._after: dict[tuple[int, int], int] = {}
-        self.n_missing: list[int] = []
-        """number of missing tokens in each state"""
-        self._advancing: list[list[int]] = []  # for each state, the next ids of phrases that have begun
-        self._index_of(_State())
+        self._after: dict[tuple[_State, int], _State] = {}
+        self._outlooks: dict[_State, tuple[int, list[int]]] = {}
 
-    def next_state(self, number: int, token: int) -> int:
-        """Returns the number of the state after a further token."""
+    def next_state(self, state: _State, token: int) -> _State:
+        """Returns the state after a further token."""
         if token not in self._ids:
             token = WORD_INSIDE if token in self._terms.continuation_ids else WORD_START
-        found = self._after.get((number, token))
-        if found is None:
-            found = self._after[number, token] = self._index_of(self._advanced(self._states[number], token))
-        return found
+        if (state, token) not in self._after:
+            self._after[state, token] = self._advanced(state, token)
+        return self._after[state, token]
 
-    def advancing_ids(self, number: int, position: int | None) -> list[int]:
+    def outlook(self, state: _State) -> tuple[int, list[int]]:
+        """Returns the number of missing tokens, and the next ids of the phrases that have begun."""
+        if state not in self._outlooks:
+            missing, n = self._missing_phrases(state.written), len(state.path)
+            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in missing}
+            begun = [(each, term) for each, term in missing if n and len(each) > n and each[:n] == state.path]
+            gained = max((fewest[term] - (len(each) - n) for each, term in begun), default=0)
+            self._outlooks[state] = sum(fewest.values()) - max(gained, 0), sorted({each[n] for each, _ in begun})
+        return self._outlooks[state]
+
+    def advancing_ids(self, state: _State, position: int | None) -> list[int]:
         """Returns the ids that continue a term, or else begin one. position: attended to (None: at the end)."""
-        if self._advancing[number]:
-            return self._advancing[number]
-        positions, missing = self._terms.positions, self._missing_phrases(self._states[number].written)
+        if begun := self.outlook(state)[1]:
+            return begun
+        positions, missing = self._terms.positions, self._missing_phrases(state.written)
         is_anywhere = position is None or not positions
         return sorted({phrase[0] for phrase, term in missing if is_anywhere or position in positions[term]})
 
@@ -181,15 +185,3 @@ class _StateTable:
                 written &= ~(1 << newest)
             written, newest = written | 1 << complete, complete
         return _State(written, path, newest)
-
-    def _index_of(self, state: _State) -> int:
-        if state not in self._numbers:
-            self._numbers[state] = len(self._states)
-            self._states.append(state)
-            missing, n = self._missing_phrases(state.written), len(state.path)
-            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in missing}
-            begun = [(each, term) for each, term in missing if n and len(each) > n and each[:n] == state.path]
-            gained = max((fewest[term] - (len(each) - n) for each, term in begun), default=0)
-            self.n_missing.append(sum(fewest.values()) - max(gained, 0))
-            self._advancing.append(sorted({each[n] for each, _ in begun}))
-        return self._numbers[state]
