@@ -102,7 +102,11 @@ class Glossary:
             own = {}
             for words, is_inflected, translations in self._entries:
                 for form in _forms(words, *kind):
-                    _add(own, form, is_inflected, translations)
+                    node = own
+                    for word in form[:-1]:
+                        node = node.setdefault(word, {})
+                    # of entries with the same words, the first counts
+                    node.setdefault(LAST + form[-1] + "*" * is_inflected, translations)
             self._tries[kind] = own
         return [own, *(self._base._all_tries(any_case, is_swiss) if self._base else ())]
 
@@ -126,13 +130,6 @@ def _longest_match(node: _Trie, first: int, words: Sequence[str], keys: Sequence
             break
         node = child
     return end, translations
-
-
-def _add(node: _Trie, words: Sequence[str], is_inflected: bool, translations: list[str]) -> None:
-    """Add an entry, unless there is one with the same words."""
-    for word in words[:-1]:
-        node = node.setdefault(word, {})
-    node.setdefault(LAST + words[-1] + "*" * is_inflected, translations)
 
 
 def _leaf_keys(word: str) -> list[str]:

@@ -8,16 +8,8 @@ used, and the terms replace the words that are linked to them. Knows tokens, but
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from transformer_cli.adapters.terminology.glossary import (
-    Glossary,
-    Term,
-    capitalise_sentence_starts,
-    linked_spans,
-    replace_linked_words,
-    respell_terms,
-    spellings,
-    term_spans,
-)
+from transformer_cli.adapters.terminology import glossary
+from transformer_cli.adapters.terminology.glossary import Glossary, Term, term_spans
 from transformer_cli.adapters.terminology.list_numbers import with_list_numbers
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
 from transformer_cli.config.schema import TranslationSettings
@@ -46,12 +38,12 @@ class Terminology(LineHook):
 
         Raises ConfigError for a wrong protect_pattern, DataError for a wrong entry of the glossary.
         """
-        glossary, new, old = self.glossary, settings.glossary, self.entries
+        terms, new, old = self.glossary, settings.glossary, self.entries
         if new != old:
-            base = glossary if old and old.keys() <= new.keys() else None
+            base = terms if old and old.keys() <= new.keys() else None
             changed = {source: new[source] for source in new if base is None or new[source] != old.get(source)}
-            glossary = Glossary(changed, base)
-        return Terminology(PlaceholderFinder(settings.protect, settings.protect_pattern), new, glossary)
+            terms = Glossary(changed, base)
+        return Terminology(PlaceholderFinder(settings.protect, settings.protect_pattern), new, terms)
 
     def protected_spans(self, text: str) -> Sequence[Span]:
         return self.finder.spans(text)
@@ -88,15 +80,15 @@ class TermRequirements:
     def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
         """Replace linked words by missing terms; a term that is not linked to a word becomes a placeholder."""
         spans = term_spans(self.terms, draft.text)
-        draft = replace(draft, text=respell_terms(draft.text, self.terms, spans))
+        draft = replace(draft, text=glossary.respell_terms(draft.text, self.terms, spans))
         missing = [term for term, span in zip(self.terms, spans, strict=True) if not span]
         if not missing:
             return draft
         links = draft.links
         protected = [(0, n_prefix_chars), *filter(None, spans)]
-        text, missing, is_spread = replace_linked_words(draft.text, missing, links, protected)
+        text, missing, is_spread = glossary.replace_linked_words(draft.text, missing, links, protected)
         # terms linked to the prefix, which the user has written, are left out
-        of_prefix = linked_spans(missing, [link for link in links if link[1][0] < n_prefix_chars])
+        of_prefix = glossary.linked_spans(missing, [link for link in links if link[1][0] < n_prefix_chars])
         not_in_prefix = (term for term, linked in zip(missing, of_prefix, strict=True) if not linked)
         added = [Placeholder(term.span[0], term.translations[0], " ", " ") for term in not_in_prefix]
         placeholders = sorted([*draft.placeholders, *added], key=lambda each: each.offset)
@@ -107,7 +99,7 @@ class TermRequirements:
         first_letter = next(filter(str.isalpha, self.source), "")
         if first_letter and not (first_letter.islower() or self.is_lowercase):
             translated = [term for term in self.terms if self.source[slice(*term.span)] not in term.translations]
-            text = capitalise_sentence_starts(text, translated)
+            text = glossary.capitalise_sentence_starts(text, translated)
         source_spans = original_spans(sentence, self.source, [each.span for each in self.terms], protected)
         return text, [*zip(source_spans, term_spans(self.terms, text), strict=True)]
 
@@ -130,7 +122,9 @@ def _constraint_phrases(term: Term, source: str, target: Codec) -> tuple[tuple[i
     """Returns the ids of a term's translations that consist of known words; none if the term may stay as it is."""
     if source[slice(*term.span)] in term.translations:
         return ()
-    texts = [spelling for each in term.translations for spelling in spellings(each) if not is_spaceless(each[0])]
+    texts = [
+        spelling for each in term.translations for spelling in glossary.spellings(each) if not is_spaceless(each[0])
+    ]
     ids = [tuple(target.encode_raw(each).ids) for each in texts]
     return tuple(
         each
