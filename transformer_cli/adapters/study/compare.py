@@ -342,22 +342,19 @@ def _check_groups(groups: Sequence[Sequence[str]], systems: Mapping[str, Run | N
 
 def _open_all(names: Sequence[str], systems: Sequence[RunLike], runs_dir: Path) -> list[OpenSystem]:
     """Returns runs, and the paths of files. Raises DataError if one is named twice, even in two ways."""
-    named = [each for each in systems if isinstance(each, str | Path)]
-    places = [_resolve(each, runs_dir) for each in named]
-    twice = [str(each) for each, place in zip(named, places, strict=True) if places.count(place) > 1]
-    if twice := twice or [name for name in names if names.count(name) > 1]:
+    named: dict[Path, str | Path] = {}
+    for each in (each for each in systems if isinstance(each, str | Path)):
+        try:
+            place = (runs_dir / each if (runs_dir / each).is_dir() else Path(each)).resolve()
+        except (OSError, ValueError) as error:  # an impossible name, such as a long sentence
+            what = f"{shorten(str(each), 40)!r}: not a run or a file: {error.args[-1]}"
+            raise DataError(f"{what}; name one that exists") from None
+        if place in named:
+            raise DataError(f"{named[place]}: named twice; name different runs or files")
+        named[place] = each
+    if twice := [name for name in names if names.count(name) > 1]:
         raise DataError(f"{twice[0]}: named twice; name different runs or files")
     return [_open(each, runs_dir) for each in systems]
-
-
-def _resolve(name: str | Path, runs_dir: Path) -> Path:
-    """Returns the path of a run or a file. Raises DataError for an impossible name, such as a long sentence."""
-    try:
-        return (runs_dir / name if (runs_dir / name).is_dir() else Path(name)).resolve()
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{shorten(str(name), 40)!r}: not a run or a file: {error.args[-1]}; name one that exists"
-        ) from None
 
 
 def _open(system: RunLike, runs_dir: Path) -> OpenSystem:
