@@ -65,7 +65,8 @@ class _Command(typer.core.TyperCommand):
         """Raises UsageError for unknown options, and for arguments that click would drop."""
         name, params = ctx.info_name, list[Any](self.params)
         parser: Any = self.make_parser(ctx)
-        known = [each for param in params if _is_option(param) for each in _option_names(param)]
+        options = [param for param in params if param.param_type_name == "option"]
+        known = [name for option in options for name in (*option.opts, *option.secondary_opts)]
         try:
             values, extra, order = parser.parse_args(args=[*args])
         except typer.TyperException as error:
@@ -78,12 +79,13 @@ class _Command(typer.core.TyperCommand):
         for param in order:
             is_lost = order.count(param) > 1 and not param.multiple
             if is_lost and not (param.is_flag and not param.secondary_opts):
-                ctx.fail(f"{' / '.join(_option_names(param))} is given {order.count(param)} times; give it once")
+                names = " / ".join([*param.opts, *param.secondary_opts])
+                ctx.fail(f"{names} is given {order.count(param)} times; give it once")
         typed = {each.partition("=")[0].strip() for key in ("overrides", "search") for each in values.get(key) or ()}
         if "decoding.beam_size" in typed and values.get("beam_size") is not None:
             ctx.fail("--beam-size and --set decoding.beam_size are given; give one of them")
         if extra:
-            taken = [values[param.name] or () for param in params if not _is_option(param)]
+            taken = [values[param.name] or () for param in params if param not in options]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
             ctx.fail(f"{name} does not take {' '.join(extra)}{suggestions.suggest_options(name, words, extra, known)}")
 
@@ -91,19 +93,11 @@ class _Command(typer.core.TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
-                group = getattr(param, "rich_help_panel", None) or ("Options" if _is_option(param) else "Arguments")
+                group = getattr(param, "rich_help_panel", None) or f"{param.param_type_name.title()}s"
                 groups.setdefault(group, []).append(record)
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)
-
-
-def _is_option(param: Any) -> bool:
-    return bool(param.param_type_name == "option")
-
-
-def _option_names(param: Any) -> list[str]:
-    return [*param.opts, *param.secondary_opts]
 
 
 class _Group(typer.core.TyperGroup):
