@@ -81,7 +81,6 @@ class RequestMiddleware:
         is_proxy = is_local_address(client)
         if is_proxy and (forwarded := headers.get(b"x-forwarded-for", b"").rpartition(b",")[2].strip()):
             client = quote(forwarded[:MAX_LOGGED_CHARS], safe=":[]")
-        routed = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope  # uvicorn omits the body
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
@@ -89,11 +88,11 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            refused = self._refusal(routed, headers, is_proxy)
+            refused = self._refusal(scope, headers, is_proxy)
             if refused and refused.status_code == 411:  # a client that is still sending may miss the answer
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(receive(), 1.0)
-            await (refused or self._app)(routed, receive, send_and_note)
+            await (refused or self._app)(scope, receive, send_and_note)
         except asyncio.CancelledError:  # the server is shutting down
             scope["app"].state.service.n_unanswered += 1
             if not status:
@@ -105,7 +104,7 @@ class RequestMiddleware:
         finally:
             self._n_running -= 1
             now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
-            path = getattr(routed.get("route"), "path", "other")
+            path = getattr(scope.get("route"), "path", "other")
             shown = path if "{" in path else quote(scope["path"][:MAX_LOGGED_CHARS])  # the name of a document is secret
             log.info("%s %s %s %s %d %.0f ms", now, client, scope["method"], shown, status, took * 1000)
             scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
