@@ -15,12 +15,12 @@ LATEX_ESCAPES = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "–": "--",
+    "…": r"\dots{}",
     "±": r"$\pm$",
     "→": r"$\to$",
     "<": "$<$",
     ">": "$>$",
-    "–": "--",
-    "…": r"\dots{}",
     "√": r"$\surd$",
     "×": r"$\times$",
     "†": r"\rlap{$^\dagger$}",  # takes no width, so that numbers stay aligned
@@ -89,6 +89,5 @@ def render_table(columns: Sequence[Column], form: TableFormat = "text", notes: s
 
 
 def _escape_latex(cell: str) -> str:
-    """Returns a cell with its special characters escaped for LaTeX."""
-    escaped = "".join(LATEX_ESCAPES.get(character, character) for character in cell)
+    escaped = cell.translate(str.maketrans(LATEX_ESCAPES))
     return BOLD.sub(r"\\textbf{\1}", SIGN.sub(r"\1$\2$", escaped))
