@@ -25,22 +25,10 @@ from transformer_cli.adapters.corpora.xliff_state import XLIFF_2, is_confirmed, 
 from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
+from transformer_cli.text import lines as text_lines
 from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format, unescape_formula
 from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
-from transformer_cli.text.lines import (
-    MAX_RECORD_BYTES,
-    LocatedPair,
-    Location,
-    Utf8Stream,
-    byte_lines,
-    decompressed_name,
-    has_letter,
-    open_decompressed,
-    record_lines,
-    refuse_lone_surrogates,
-    truncated_lines,
-    zip_lines,
-)
+from transformer_cli.text.lines import LocatedPair, Location, Utf8Stream, open_decompressed, record_lines, zip_lines
 from transformer_cli.text.normalization import is_spaceless, is_word
 
 LeaveOut = Callable[[str, str, str, Location], None]
@@ -128,7 +116,8 @@ def read_texts(
             are_json = {_has_messages(read_beginning(path), data) for path in paths}
             if len(are_json) == 2:
                 raise DataError(f"{text.source}, {text.target}: only one of them is JSON of translations; name two")
-            pairs = _zip_messages(text, leave_out) if are_json == {True} else zip_lines(*paths, truncated_lines)
+            of_lines = zip_lines(*paths, text_lines.truncated_lines)
+            pairs = _zip_messages(text, leave_out) if are_json == {True} else of_lines
         else:
             file_format = pair_format(text, data)
             pairs = PAIR_FORMATS[file_format](text, data, leave_out)
@@ -250,7 +239,7 @@ def _side_in_name(path: Path, data: DataConfig) -> tuple[int | None, str]:
     Languages take precedence over roles, later ones over earlier ones. A file with both sides, such as a table, counts
     as one side only if its name ends in a language or role.
     """
-    parts = re.split(r"([._-])", decompressed_name(path).removesuffix(".txt"))
+    parts = re.split(r"([._-])", text_lines.decompressed_name(path).removesuffix(".txt"))
     side, rest = None, list(parts)
     by_language = [[_language_match(part, language) for language in (data.source, data.target)] for part in parts]
     by_role = [[float(_TEXT_SUFFIX.sub("", part.lower()) in roles) for roles in SIDE_NAMES] for part in parts]
@@ -283,13 +272,14 @@ def read_rows(path: Path, data: DataConfig, *, with_comments: bool = False) -> I
     delimiter = _delimiter(_COMMENT_LINE.sub(b"", beginning) if with_comments else beginning, path, data) or ","
     with open_decompressed(path) as file:
         quote = '"' if delimiter != "\t" or isinstance(file.raw, Utf8Stream) or _is_csv_quoted(beginning) else None
-    csv.field_size_limit(MAX_RECORD_BYTES)
+    csv.field_size_limit(text_lines.MAX_RECORD_BYTES)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in record_lines(path))
     if with_comments:
         lines = (_COMMENT_LINE.sub(b"", line.encode()).decode() or "\n" for line in lines)
     escape = None
     with suppress(DataError):  # raised again when reading reaches that row
-        escape = "\\" if quote and _has_escaped_quotes(byte_lines(path, MAX_RECORD_BYTES)) else None
+        records = text_lines.byte_lines(path, text_lines.MAX_RECORD_BYTES)
+        escape = "\\" if quote and _has_escaped_quotes(records) else None
     if escape:  # of quotation marks, separators, line ends and itself only
         lines = (_BACKSLASH.sub(lambda found: found[1] or r"\\", line) for line in lines)
     rows = csv.reader(
@@ -392,7 +382,7 @@ def _delimiter(beginning: bytes, path: Path, data: DataConfig) -> str | None:
         return "\t" if "\t" in first else first[4:5] or None
     if named := next((each for each in ",;" if find_sides(first.split(each), data)), None):
         return named
-    if not data.columns and not decompressed_name(path).lower().endswith(".csv"):
+    if not data.columns and not text_lines.decompressed_name(path).lower().endswith(".csv"):
         return None
     text = text.replace(r"\"", "") if _has_escaped_quotes(beginning.splitlines()) else text
     rows = text.replace("\0", "").splitlines()[:50]
@@ -433,7 +423,7 @@ def _refuse_columns_without_text(rows: Sequence[Sequence[str]], width: int, path
 
     def is_text(cell: str) -> bool:
         if len(cell.split()) > 1 or any(map(is_spaceless, cell)):
-            return has_letter(cell)
+            return text_lines.has_letter(cell)
         return width == 2 and not re.search(r"[\d_/:=]", cell)
 
     def holds_text(column: int) -> bool:
@@ -471,7 +461,7 @@ def _read_json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
         if not isinstance(source, str) or not isinstance(target, str):
             raise DataError(f"{location}: a side is not text; write both as strings")
         for side in (source, target):
-            refuse_lone_surrogates(side, f"{location}: ")
+            text_lines.refuse_lone_surrogates(side, f"{location}: ")
         yield _on_one_line(source), _on_one_line(target), location
 
 
@@ -496,7 +486,7 @@ def _zip_messages(files: FilePair, leave_out: LeaveOut) -> Iterator[LocatedPair]
     for number, (key, source) in enumerate(sides[0].items(), start=1):
         location = Location(files.source, files.target, number, "message")
         target = sides[1].get(key, "")
-        refuse_lone_surrogates(source + target, f"{location}: ")
+        text_lines.refuse_lone_surrogates(source + target, f"{location}: ")
         if target:
             yield _on_one_line(source), _on_one_line(target), location
         else:

@@ -18,6 +18,7 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Affects, keys_affecting
 from transformer_cli.config.yaml_text import inline_yaml
 from transformer_cli.errors import CheckpointError, FileError, TfmError
+from transformer_cli.runs import state as run_state
 from transformer_cli.runs.finding import find_run
 from transformer_cli.runs.folder import (
     POINTERS,
@@ -29,14 +30,6 @@ from transformer_cli.runs.folder import (
 )
 from transformer_cli.runs.provenance import SavedResult, last_result
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import (
-    TrainingState,
-    best_of,
-    has_final_weights,
-    load_average,
-    load_state,
-    read_validations,
-)
 from transformer_cli.system.files import folder_bytes, open_regular, verify_files
 from transformer_cli.system.locks import is_locked
 from transformer_cli.system.terminal import shorten
@@ -164,7 +157,7 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
     if is_new(folder):
         yield {"state": "training" if is_in_training else "new", "epochs_done": 0, "steps_done": 0}
         return
-    state = retry_if_moved(folder / "last", lambda: load_state(run.checkpoint("last")))
+    state = retry_if_moved(folder / "last", lambda: run_state.load_state(run.checkpoint("last")))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
     yield {"parameters": retry_if_moved(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
     if state.n_validations:
@@ -177,7 +170,7 @@ def _read_fields(folder: Path) -> Iterator[dict[str, Any]]:
         return
     retry_if_moved(folder / "last", lambda: _check_files(run))
     needs_final_weights = training.average_checkpoints or training.extra_valid
-    if state.has_ended(training) and (not needs_final_weights or has_final_weights(run, state)):
+    if state.has_ended(training) and (not needs_final_weights or run_state.has_final_weights(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
@@ -203,9 +196,9 @@ def _check_files(run: Run) -> None:
             verify_files(checkpoint)
 
 
-def _best_loss(run: Run, state: TrainingState) -> float:
-    average = load_average(run, "best")
-    return average.valid_loss if average else best_of(read_validations(run, state)).valid_loss
+def _best_loss(run: Run, state: run_state.TrainingState) -> float:
+    average = run_state.load_average(run, "best")
+    return average.valid_loss if average else run_state.best_of(run_state.read_validations(run, state)).valid_loss
 
 
 def _modified_at(path: Path) -> str | None:
