@@ -10,7 +10,7 @@ from typing import Any, Literal
 from transformer_cli.system.terminal import escape_controls, format_table
 
 TableFormat = Literal["text", "markdown", "latex", "csv"]
-LATEX_ESCAPES = {
+LATEX_ESCAPES: dict[str, str | int | None] = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
