@@ -104,7 +104,7 @@ class Requirements(Protocol):
         """The constraints of a second search, made if the first translation lacks something; None: no second search."""
 
     def allowed_nats(self, text: str) -> float:
-        """Returns by how many nats a complete translation may be less likely than this text; 0 if this is complete."""
+        """Returns how much less likely a complete translation may be than this text, in nats; 0 if this is complete."""
 
     def edit(self, draft: Draft, n_prefix_chars: int) -> Draft:
         """Returns the draft with what was missing added to its text or its placeholders.

@@ -398,7 +398,7 @@ class ModelConfig(Section, affects=Affects.MODEL):
             raise ValueError(f"{key}: {self.positions} positions come in pairs of sine and cosine; {width} is odd")
         source, target = self.vectors.source, self.vectors.target
         if self.tie_embeddings == "all" and source and target and source != target:
-            raise ValueError("vectors: with tie_embeddings: all both embeddings are one matrix; give source or target")
+            raise ValueError("vectors: both embeddings are one matrix (tie_embeddings: all); give source or target")
         return self
 
 

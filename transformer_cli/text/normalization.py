@@ -262,7 +262,7 @@ def is_ignored(char: str) -> bool:
 
 
 def is_all_caps(text: str) -> bool:
-    """Whether a text of several words, or of one and a colon, is in capitals, apart from ß, which often has no capital.
+    """Whether a text of several words, or of one and a colon, is in capitals; ß, which often has none, is ignored.
 
     False for a Japanese sentence with acronyms: most of its letters have no case.
     """
