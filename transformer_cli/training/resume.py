@@ -131,7 +131,8 @@ def _open_dataset(decision: Decision, remedy: str, *, data_dir: Path, runs_dir: 
 
     Raises ConfigError, which ends with the remedy, if it was made from other text than that of data.files.
     """
-    config, data = decision.config, decision.config.data
+    config = decision.config
+    data = config.data
     codec_dir = find_tokenizer_run(data, runs_dir) if data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
     if decision.compares_text and not is_made_from(dataset.manifest, data):
