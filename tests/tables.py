@@ -3,6 +3,7 @@
 ⏎ is a line feed, ␍ a carriage return, ⇥ a tab, and - nothing. Lines that begin with "# " are comments.
 """
 
+import re
 from pathlib import Path
 
 Table = list[tuple[str, str]]
@@ -25,6 +26,12 @@ def read_tables(path: Path, **constants: str) -> dict[str, Table]:
         elif line and not line.startswith("# "):
             found.setdefault(title, []).append(line.replace("\0", "\n"))
     return {title: _rows(lines) for title, lines in found.items()}
+
+
+def read_sections(path: Path) -> dict[str, str]:
+    """The texts of a file by their titles, which follow "== "."""
+    sections = re.split("^== ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    return {title: text.removesuffix("\n") for title, _, text in (each.partition("\n") for each in sections)}
 
 
 def _rows(lines: list[str]) -> Table:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
+from tables import read_sections
 from transformer_cli.adapters.study.compare import Comparison, Example, System
 from transformer_cli.adapters.study.statistics import Difference, GroupDifference, GroupScore, PairedScore
 from transformer_cli.commands.evaluation import GROUP_CAUTION, WEIGHTS_CAUTION, comparisons_as_table
@@ -18,10 +19,7 @@ from transformer_cli.scoring.metrics import Interval
 pytestmark = pytest.mark.usefixtures("few_samples")
 PRINTED = {  # table by name
     name: table.replace("{WEIGHTS_CAUTION}", WEIGHTS_CAUTION).replace("{GROUP_CAUTION}", GROUP_CAUTION)
-    for name, _, table in (
-        each.removesuffix("\n").partition("\n")
-        for each in Path(__file__).with_name("printed_tables.txt").read_text(encoding="utf-8").split("== ")[1:]
-    )
+    for name, table in read_sections(Path(__file__).with_name("printed_tables.txt")).items()
 }
 
 

@@ -1,6 +1,6 @@
 """Formats of several files in an archive: what is translated of each part, and what stays byte for byte.
 
-In the parts below, «text» is translated, and ‹before|after› is what else changes.
+In the parts in archives.txt, «text» is translated, and ‹before|after› is what else changes.
 """
 
 import io
@@ -13,6 +13,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from oracles.translators import backwards, turned
+from tables import read_sections
 from transformer_cli.adapters.documents.files import FORMATS, read_content
 from transformer_cli.adapters.documents.markup import parse_html
 from transformer_cli.adapters.documents.parsers import PARSERS
@@ -37,78 +38,27 @@ def translated(content: str) -> str:
     return re.sub("«([^»]*)»", lambda text: text[1].swapcase(), content)
 
 
+SECTIONS = read_sections(Path(__file__).with_name("archives.txt"))
+
+
+def parts_of(form: str) -> dict[str, str]:
+    """The parts of a document in archives.txt."""
+    found = {title.removeprefix(f"{form} "): text for title, text in SECTIONS.items() if title.startswith(f"{form} ")}
+    spaces = SECTIONS.get(f"namespaces of {form}", "")
+    lines = {name: text.replace("{NAMESPACES}", spaces) for name, text in found.items()}
+    return {name: text.replace("\n", "").replace("⇥", "\t") for name, text in lines.items()}
+
+
+ODF, EPUB, SLIDES = map(parts_of, ("odf", "epub", "pptx"))
 OFFICE = "application/vnd.openxmlformats-officedocument."
-SPACES = "".join(
-    f' xmlns:{prefix}="http://schemas.openxmlformats.org/{name}"'
-    for prefix, name in {
-        "a": "drawingml/2006/main", "c": "drawingml/2006/chart", "p": "presentationml/2006/main"
-    }.items()
-)  # fmt: skip
-SLIDES = {
-    "presentationml.presentation.main": '<a:defRPr lang="‹de-DE|en›"/>',
-    "presentationml.slide": '<p:cNvPr id="2" name="Bild" descr="«ein hund»"/><a:p><a:pPr lvl="1"/>'
-    '<a:r><a:rPr lang="‹de-AT|en›"‹ err="1"|›/><a:t>«ein »</a:t></a:r>'
-    '<a:r><a:rPr lang="en-US" b="1"/><a:t>«hund»</a:t></a:r><a:br><a:rPr/></a:br>'
-    "<a:r><a:rPr/><a:t>«Da»‹|</a:t></a:r><a:r><a:rPr/><a:t>›\t‹|</a:t></a:r><a:r><a:rPr/><a:t>›«Dort»</a:t></a:r>"
-    '<a:fld id="{1}"><a:rPr/><a:t>folie</a:t></a:fld><a:endParaRPr lang="‹de|en›"/></a:p>',
-    "presentationml.notesSlide": "<a:p><a:r><a:t>«notiz»</a:t></a:r></a:p>",
-    "presentationml.slideMaster": "<p:sp><p:nvSpPr><p:nvPr><p:ph/></p:nvPr></p:nvSpPr><a:p><a:r><a:t>klicken</a:t>"
-    "</a:r></a:p></p:sp><p:sp><p:nvSpPr><p:nvPr/></p:nvSpPr><a:p><a:r><a:t>«firma»</a:t></a:r></a:p></p:sp>",
-    "drawingml.chart": "<a:p><a:r><a:t>«titel»</a:t></a:r></a:p><c:f>Blatt!A1</c:f><c:v>«umsatz»</c:v>"
-    "<c:numCache><c:v>1.5E-3</c:v></c:numCache>",
-    "presentationml.comments": "<p:text>«gut»</p:text>",
-}
 NAMED = "".join(f'<Override PartName="/{kind}" ContentType="{OFFICE}{kind}+xml"/>' for kind in SLIDES)
 PPTX = {
     "[Content_Types].xml": f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{NAMED}</Types>',
     "ppt/vbaProject.bin": "a",
-    **{kind: f"<p:x{SPACES}>{content}</p:x>" for kind, content in SLIDES.items()},
-}
-ODF_SPACES = "".join(
-    f' xmlns:{prefix}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
-    for prefix, name in {
-        "fo": "xsl-fo-compatible", "svg": "svg-compatible", "office": "office", "style": "style", "text": "text",
-        "table": "table", "draw": "drawing", "manifest": "manifest",
-    }.items()
-)  # fmt: skip
-ODF = {
-    "mimetype": "application/vnd.oasis.opendocument.text",
-    "content.xml": '<style:style style:name="C" style:family="text" style:parent-style-name="Source_20_Text"/>'
-    '<style:style style:name="F" style:family="text"><style:text-properties fo:language="fr"/></style:style>'
-    '<style:style style:name="D" style:family="text">'
-    '<style:text-properties fo:language="‹de|en›" fo:country="‹DE|none›"/></style:style>'
-    '<text:p>«ein »<text:span text:style-name="B">«roter »<text:a href="x">«hund»</text:a></text:span>'
-    "<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>«siehe»</text:p></text:note-body>"
-    '</text:note><text:span text:style-name="C">code</text:span>‹<text:s/>| ›«da »<text:s/>«und dort»<text:tab/>'
-    '«Neu»<text:s text:c="4"/>«Alt»<text:line-break/>«dann» <text:span text:style-name="F">oui</text:span> '
-    "<text:date>heute</text:date></text:p><draw:frame><svg:title>«bild»</svg:title><draw:text-box><text:p>«kasten»</text:p></draw:text-box>"
-    "</draw:frame><text:tracked-changes><text:p>weg</text:p></text:tracked-changes>"
-    '<table:table-cell office:value-type="string"><text:p>«wort»</text:p></table:table-cell>'
-    '<table:table-cell office:value-type="date"><text:p>3. mai</text:p></table:table-cell>'
-    '<table:table-cell table:formula="of:=A1" office:value-type="string"><text:p>wort</text:p></table:table-cell>',
-    "styles.xml": "<style:footer><text:p>«fuss»</text:p></style:footer>",
-    "meta.xml": '<dc:title xmlns:dc="http://purl.org/dc/elements/1.1/">«titel»</dc:title>'
-    '<dc:language xmlns:dc="http://purl.org/dc/elements/1.1/">‹de-AT|en›</dc:language>',
-    "Basic/script.xlb": "a",
-}
-ODF |= {name: f"<office:x{ODF_SPACES}>{ODF[name]}</office:x>" for name in ODF if name.endswith(".xml")}
-EPUB = {
-    "mimetype": "application/epub+zip",
-    "META-INF/container.xml": '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
-    '<rootfile full-path="O/book.opf"/></rootfiles></container>',
-    "O/book.opf": '<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">'
-    "<dc:title>«ein buch»</dc:title><dc:language>‹de|en›</dc:language><dc:creator>max</dc:creator>"
-    '<item href="t/eins%201.xhtml" media-type="application/xhtml+xml"/><item href="x.css" media-type="text/css"/>'
-    '<item href="toc.ncx" media-type="application/x-dtbncx+xml"/></package>',
-    "O/t/eins 1.xhtml": '<?xml version="1.0"?><html xmlns="http://www.w3.org/1999/xhtml" xml:lang="‹de|en›"><head>'
-    '<script src="a"/><title>«titel»</title><style/></head>'
-    "<body><p>«ein »<b>«hund»</b><br/></p><textarea/>«da»</body></html>",
-    "O/toc.ncx": '<!DOCTYPE ncx PUBLIC "a" "b"><ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navLabel><text>«eins»'
-    '</text></navLabel><content src="t/eins%201.xhtml"/></ncx>',
-    "O/x.css": "p {}",
+    **SLIDES,
 }
 DRM = '<x:CipherReference xmlns:x="http://www.w3.org/2001/04/xmlenc#" URI="O/t/eins%201.xhtml"/>'
-LOCKED = {**ODF, "META-INF/manifest.xml": f"<manifest:encryption-data{ODF_SPACES}/>"}
+LOCKED = {**ODF, "META-INF/manifest.xml": f"<manifest:encryption-data {SECTIONS['namespaces of odf']}/>"}
 
 
 @pytest.mark.parametrize(("file_format", "parts"), [("pptx", PPTX), ("odf", ODF), ("epub", EPUB)])
