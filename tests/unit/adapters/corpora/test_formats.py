@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from tables import read_tables
+from tables import read_sections, read_tables
 from transformer_cli.adapters.corpora import formats
 from transformer_cli.adapters.corpora.formats import pair_files, read_texts
 from transformer_cli.config.schema import DataConfig, FilePair
@@ -26,56 +26,12 @@ TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
 CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n'
 NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
 FLAT = "".join(json.dumps({"source": de, "target": en}, ensure_ascii=False) + "\n\n" for de, en in PAIRS)
-UNITS = """<tu><tuv xml:lang="EN-us"><seg>A dog.</seg></tuv><tuv xml:lang="fr"><seg>x</seg></tuv>
-<tuv LANG="DE-DE"><prop type="p">y</prop>
-<seg>Ein <bpt i="1">&lt;b&gt;</bpt>Hund<ept i="1">&lt;/b&gt;</ept>.</seg></tuv></tu>
-<tu><tuv xml:lang="fr"><seg>x</seg></tuv><tuv xml:lang="de"><seg>y</seg></tuv></tu>
-<tu><tuv lang="de"><seg>Zwei  <hi>Männer</hi><ph>{0}<sub>z</sub></ph> &#x1F600;</seg></tuv>
-<tuv lang="en"><seg>Two men,
-   one dog</seg></tuv></tu>"""
-TMX = f"""<?xml version="1.0" encoding="ENC"?>
-<!DOCTYPE tmx SYSTEM "tmx14.dtd">
-<tmx version="1.4"><header srclang="de"><note>no &lt;seg&gt;</note></header><body>
-{UNITS}
-</body></tmx>"""
-XLIFF = """<?xml version="1.0"?>
-<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:sdl="http://sdl.com/x" xmlns:mq="MQXliff">
-<file source-language="de-DE" target-language="en-US"><header><note>no <source>x</source></note></header><body>UNITS
-</body></file></xliff>"""
-UNIT = "<trans-unit id='1'{}><source>Ein Hund.</source><target{}>A dog.</target></trans-unit>"
-XLIFF_2 = """<xliff version="2.1" srcLang="de-DE" trgLang="en" xmlns="urn:oasis:names:tc:xliff:document:2.0">
-<file id="f" translate="no"><unit id="0"><segment><source>x</source><target>y</target></segment></unit>
-<group id="g" translate="yes"><unit id="1"><matches xmlns="urn:oasis:names:tc:xliff:matches:2.0"><match><x:source
-xmlns:x="urn:oasis:names:tc:xliff:document:2.0">x</x:source></match></matches>SEGMENTS
-<ignorable><source> </source></ignorable></unit></group></file></xliff>"""
-SEGMENTS_2 = """<segment><source>Ein <pc id="2">Hund</pc><ph id="3"/>.</source>
-<target><pc id="2">A dog</pc>.</target></segment>
-<segment state="final"><source>Zwei  <mrk id="m" translate="no">Männer</mrk> 😀</source><target>Two men,<ph id="4"/>
-one dog</target></segment>"""
-SEGMENTS = """
-<trans-unit id="1"><source>x</source><seg-source><mrk mtype="seg" mid="1">Ein <g id="2">Hund</g><x id="3"/>.</mrk>
-<mrk mtype="seg" mid="2">Zwei  <mrk mtype="x-sdl-deleted">rote </mrk>Männer 😀</mrk></seg-source>
-<target><mrk mtype="seg" mid="1"><g id="2">A dog</g>.</mrk><mrk mtype="seg" mid="2">Two men,<bx id="4"/>
-one dog<ph id="5">{0}</ph></mrk></target><alt-trans><source>y</source><target>z</target></alt-trans></trans-unit>"""
-HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n"Language: LANG\\n"\n\n'
+SAMPLES = read_sections(Path(__file__).with_name("samples.txt"))
+TMX, XLIFF, XLIFF_2, PO, HEADER = (SAMPLES[name] for name in ("TMX", "XLIFF", "XLIFF 2", "PO", "PO header"))
+UNIT, SEGMENTS = (SAMPLES[f"{name} of XLIFF"] for name in ("unit", "segments"))
 TABLES = read_tables(
     Path(__file__).with_name("formats.txt"), HEADER=HEADER.replace("LANG", "en"), HEADER_FR=HEADER.replace("LANG", "fr")
 )
-PO = """# Ein Kommentar
-#, fuzzy
-HEADER#: a.c:1
-msgctxt "x"
-msgid "Ein "
-"Hund."
-msgstr "A dog."
-#, fuzzy
-#~ msgid "a"
-#~ msgstr "b"
-
-msgid "Zwei  M\\303\\244nner\\n😀"
-msgstr "Two men,\\none dog"
-""".replace("HEADER", HEADER.replace("LANG", "en"))
-
 Read = Callable[..., list[tuple[str, str, str]]]
 
 
@@ -109,7 +65,7 @@ def read(tmp_path: Path) -> Read:
 PACKS = (bytes, gzip.compress, bz2.compress, lzma.compress)
 CONTENTS = (
     *(TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8"), XLIFF.replace("UNITS", SEGMENTS), PO),
-    XLIFF_2.replace("SEGMENTS", SEGMENTS_2),
+    XLIFF_2.replace("SEGMENTS", SAMPLES["segments of XLIFF 2"]),
 )
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
 INSERTED = [b"&l9;", f"<!DOCTYPE tmx [{LAUGHS}]>".encode(), b"<hi>" * 5_000, b"<!--", b"</tu>", b"a" * 500_000]

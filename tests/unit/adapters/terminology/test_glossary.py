@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tables import read_tables
+from tables import read_sections, read_tables
 from transformer_cli import Translator
 from transformer_cli.adapters.terminology import glossary as module
 from transformer_cli.adapters.terminology.glossary import Glossary, Term, replace_linked_words, term_spans
@@ -43,24 +43,9 @@ def test_glossary_translations_are_alternatives_or_the_source() -> None:
     assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
 
 
-TBX = """<martif type="TBX" xmlns:min="x"><text><body><termEntry><descrip>x</descrip>
-<langSet xml:lang="en-US"><tig><term>hound</term></tig>
-<tig><term>tike</term><termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig>
-<ntig><termGrp><term>cur</term><termNoteGrp><termNote> supersededTerm </termNote></termNoteGrp></termGrp></ntig>
-<termSec><term>forbidden</term><min:status>admittedTerm-admn-sts</min:status></termSec></langSet>
-<langSet xml:lang="de"><ntig><termGrp><term> Hund*</term></termGrp></ntig><tig><term>Köter</term></tig></langSet>
-</termEntry><termEntry><langSet xml:lang="fr"><tig><term>chat</term></tig></langSet></termEntry></body></text>
-</martif>"""
-
+EXPORTED = read_sections(Path(__file__).with_name("glossaries.txt"))
 SKIPPED = "forbidden or deprecated terms (2), entries without one of the languages"
 OTHER_FORMAT = ", which is not read as a glossary; export it as TBX or TSV"
-MEMOQ = """Entry_ID,Entry_Note,English_United_States_Def,English_United_States,Term_Info,Term_Example,German_Germany,\
-Term_Info,German_Germany,Term_Info
-0,"a, b",an animal,hound,CasePermissive;HalfPrefix,Forbidden here,Hund|e,CaseSense;Custom,Köter,CasePermissive
-1,,,tike,CasePermissive;NonTerm,,Mops,,,
-2,,,ti|ger*,Custom,,Tiger,,Leu,CaseInsense;Forbidden
-3,,,cat,,,,,,
-"""
 
 
 @pytest.mark.parametrize(
@@ -69,8 +54,8 @@ Term_Info,German_Germany,Term_Info
         *TABLES["exported"],
         ("# nothing yet\n\n", "{}"),
         ("# Tiere\n#\nEnglish\tGerman\ndog\tHund\n#x\n", '{"Hund": "dog"}'),
-        (TBX, f'{{"Hund*": "hound|forbidden", "Köter": "hound|forbidden"}} ¦ {SKIPPED} (1)'),
-        (MEMOQ, f'{{"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}} ¦ {SKIPPED} (2)'),
+        (EXPORTED["TBX"], f'{{"Hund*": "hound|forbidden", "Köter": "hound|forbidden"}} ¦ {SKIPPED} (1)'),
+        (EXPORTED["memoQ"], f'{{"Hunde": "hound", "Köter": "hound", "Tiger": "tiger"}} ¦ {SKIPPED} (2)'),
     ],
 )
 def test_read_glossary_of_exported_files_reports_skipped_rows(
