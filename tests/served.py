@@ -1,6 +1,7 @@
 """A server that runs in a thread of this process, and requests to it."""
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -8,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from transformer_cli import Translator
 from transformer_cli.adapters.serve.app import create_app
@@ -35,6 +36,11 @@ class Running:
     url: str
     server: Server
     queue: JobQueue
+
+    def connect(self) -> socket.socket:
+        """A new connection."""
+        where = urlsplit(self.url)
+        return socket.create_connection((where.hostname, where.port), timeout=PATIENCE_S)
 
     def ask(self, path: str, body: bytes | None = None, **headers: str) -> Answer:
         """GET, or POST if there is a body. Header names have _ for -."""
@@ -74,6 +80,5 @@ def running(*translators: Translator, **options: Any) -> Iterator[Running]:
 def _answer(status: int, body: bytes, headers: Any) -> Answer:
     text = body.decode()
     is_json = headers.get("content-type") == "application/json"
-    return Answer(
-        status, json.loads(text) if is_json else text, {name.lower(): value for name, value in headers.items()}
-    )
+    named = {name.lower(): value for name, value in headers.items()}
+    return Answer(status, json.loads(text) if is_json else text, named)

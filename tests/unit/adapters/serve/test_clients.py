@@ -70,9 +70,8 @@ def test_deep_translator_requests_are_answered(served: Running, translator: Tran
 
 def test_php_client_gets_the_detected_language(served: Running) -> None:
     empty_form = {"Content-Type": "multipart/form-data; boundary=------------------------b"}
-    answer = served.ask(
-        f"/detect?{urlencode({'q': DOG, 'api_key': ''})}", b"--------------------------b--\r\n", **empty_form
-    )
+    asked = urlencode({"q": DOG, "api_key": ""})
+    answer = served.ask(f"/detect?{asked}", b"--------------------------b--\r\n", **empty_form)
     assert answer.body[0]["language"] == "de"
 
 

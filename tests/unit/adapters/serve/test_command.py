@@ -52,9 +52,8 @@ def wait_for_lines(url: str, count: int) -> None:
 
 
 def ask(url: str, **parameters: Any) -> Any:
-    request = urllib.request.Request(
-        f"{url}/translate", json.dumps(parameters).encode(), {"Content-Type": "application/json"}
-    )
+    body, kind = json.dumps(parameters).encode(), {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/translate", body, kind)
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
         return json.load(answer)
 

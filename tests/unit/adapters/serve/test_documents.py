@@ -114,10 +114,8 @@ def test_translate_file_refused_document_returns_400(
 
 
 def test_translate_file_parts_of_other_clients_are_read(served: Running) -> None:
-    for head in (
-        'name="file"; filename="a.txt"; filename*=utf-8\'\'a.txt',
-        "name=file; filename=a.txt\r\nContent-Type: a/b",
-    ):
+    of_curl = 'name="file"; filename="a.txt"; filename*=utf-8\'\'a.txt'
+    for head in (of_curl, "name=file; filename=a.txt\r\nContent-Type: a/b"):
         answer = served.ask("/translate_file", form("", TEXT, head, **FIELDS), Content_Type=KIND)
         assert answer.status == 200
     assert served.ask("/translate_file", form(None, b"", file="a", **FIELDS), Content_Type=KIND).status == 400

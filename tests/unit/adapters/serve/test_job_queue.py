@@ -143,12 +143,9 @@ def test_queue_slow_batches_delay_a_short_job_by_one_batch(
 
 def test_queue_orders_long_jobs_by_wait_over_squared_cost(translator: Translator, batches: list[list[str]]) -> None:
     with started(batch_lines=1, short_job_cost=10, long_job_delay_s=500.0) as queue, busy_workers(queue):
-        jobs = [
-            TranslationJob(translator, [text], [0]) for text in ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)
-        ]
-        for job, waited in zip(
-            jobs, (0, 0, 99, 9, 19), strict=True
-        ):  # 100 s for 51² = 2,601, 10 and 20 s for 21² = 441
+        texts = ("Hund 1", "Ja", "Hund " * 10, "Hund " * 4, "Kind " * 4)
+        jobs = [TranslationJob(translator, [text], [0]) for text in texts]
+        for job, waited in zip(jobs, (0, 0, 99, 9, 19), strict=True):  # 100 s for 51² = 2,601, 10, 20 s for 21² = 441
             job.arrived -= waited
         futures = [queue.add(job) for job in jobs]
     wait(futures)

@@ -22,6 +22,7 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="no playwright: the
 expect = sync_api.expect
 
 SENTENCE = "Der kleine Hund und der Hund."
+ASKED = {"q": SENTENCE, "source": "de", "target": "en"}
 WAIT = 600_000  # milliseconds
 DARK, LIGHT = "rgb(18, 20, 23)", "rgb(251, 251, 250)"
 
@@ -122,7 +123,7 @@ def test_page_click_selects_the_inspected_sentence(page: Any, deep: Translator) 
 
 def test_page_highlights_attended_words(page: Any, server: Running) -> None:
     inspect_text(page)
-    found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
+    found = server.post("/inspect/steps", **ASKED).body
     page.locator("#target .word").nth(1).hover()
     assert shares(page) == in_percent(found["attention"][1])
     page.locator("#target .word").nth(2).focus()
@@ -135,8 +136,7 @@ def test_page_highlights_attended_words(page: Any, server: Running) -> None:
 
 def test_page_layer_and_head_can_be_chosen(page: Any, server: Running) -> None:
     inspect_text(page)
-    asked = {"q": SENTENCE, "source": "de", "target": "en", "kind": "cross"}
-    first = server.post("/inspect/attention", **asked, layer=1, head=2).body
+    first = server.post("/inspect/attention", **ASKED, kind="cross", layer=1, head=2).body
     page.select_option("#layer", "1")
     page.select_option("#head", "2")
     expect(page.locator("#reading")).to_contain_text("(layer 1, head 2)")
@@ -153,9 +153,8 @@ def test_page_fetches_other_heat_maps_on_demand(page: Any) -> None:
     page.select_option("#map-kind", "encoder")
     page.select_option("#map-layer", "1")
     page.select_option("#map-head", "2")
-    expect(picture).to_have_attribute(
-        "aria-label", "Attention weights of the encoder, layer 1, head 2: 9 rows, 9 columns"
-    )
+    label = "Attention weights of the encoder, layer 1, head 2: 9 rows, 9 columns"
+    expect(picture).to_have_attribute("aria-label", label)
     assert [(each["kind"], each["layer"], each.get("head")) for each in asked] == [
         ("encoder", 2, None), ("encoder", 1, None), ("encoder", 1, 2)]  # fmt: skip
     picture.focus()
@@ -166,18 +165,16 @@ def test_page_fetches_other_heat_maps_on_demand(page: Any) -> None:
 
 def test_page_chosen_candidate_changes_the_rest(page: Any, server: Running) -> None:
     inspect_text(page)
-    found = server.post("/inspect/steps", q=SENTENCE, source="de", target="en").body
+    found = server.post("/inspect/steps", **ASKED).body
     page.locator("#target .word").nth(1).click()
     bars = page.locator("#candidates button")
     assert bars.count() == 10
-    assert (
-        page.locator("#candidates [aria-current=true]").inner_text().startswith(found["steps"][1]["written"]["token"])
-    )
+    chosen = page.locator("#candidates [aria-current=true]").inner_text()
+    assert chosen.startswith(found["steps"][1]["written"]["token"])
     other = found["steps"][1]["candidates"][2]
     bars.nth(2).click()
-    again = server.post(
-        "/inspect/steps", q=SENTENCE, source="de", target="en", prefix=[found["steps"][0]["written"]["id"], other["id"]]
-    ).body
+    prefix = [found["steps"][0]["written"]["id"], other["id"]]
+    again = server.post("/inspect/steps", **ASKED, prefix=prefix).body
     expect(page.locator("#output")).to_have_text(again["translation"])
     expect(page.locator("#target .picked b")).to_have_text(other["token"])
     page.click("#undo")
@@ -196,11 +193,10 @@ def test_page_shows_vectors_and_cosines_of_repeated_words(page: Any) -> None:
 
 def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
     inspect_text(page)
-    asked = {"q": SENTENCE, "source": "de", "target": "en"}
     expect(page.locator("#map canvas")).to_be_visible()
     page.click("#map-numbers summary")
     rows = page.locator("#map-numbers tbody tr")
-    weights = server.post("/inspect/attention", **asked, kind="cross").body["weights"]
+    weights = server.post("/inspect/attention", **ASKED, kind="cross").body["weights"]
     expect(rows).to_have_count(len(weights))
     assert rows.nth(1).locator("td").all_inner_texts() == [f"{weight:.3f}" for weight in weights[1]]
     page.click("#vectors summary")
@@ -212,9 +208,8 @@ def test_page_has_a_table_for_each_picture(page: Any, server: Running) -> None:
 
 def test_page_server_error_is_shown_until_the_next_success(page: Any) -> None:
     page.fill("#input", "x " * 2001)
-    expect(page.locator("#error")).to_contain_text(
-        "line 1: more than 4,000 characters; insert a line break", timeout=WAIT
-    )
+    said = "line 1: more than 4,000 characters; insert a line break"
+    expect(page.locator("#error")).to_contain_text(said, timeout=WAIT)
     inspect_text(page)
     expect(page.locator("#error")).to_be_hidden()
 
@@ -386,7 +381,7 @@ def test_page_names_what_to_check_and_lines_that_are_no_terms(page: Any, server:
     page.fill("#input", SENTENCE)
     notes = page.locator("#notes")
     expect(notes).to_contain_text("Not read as terms (write Hund = hound): Strand; seashore, = x.", timeout=WAIT)
-    asked = {"q": SENTENCE, "source": "de", "target": "en", "glossary": {"Hund": "dog dog dog|hound hound hound"}}
+    asked = {**ASKED, "glossary": {"Hund": "dog dog dog|hound hound hound"}}
     (answer,) = server.post("/translate", **asked, sentences=True).body["sentences"]
     assert "repeats" in answer["check"]
     for what in answer["check"]:

@@ -50,9 +50,8 @@ def test_translate_keeps_list_numbers(served: Running, expected: list[str]) -> N
     answer = served.post("/translate", q=q, source="de", target="en", sentences=True).body
     assert answer["translatedText"] == f"1. {one}\n\n2. {other}"
     assert [(each["start"], each["source"]) for each in answer["sentences"]] == [(3, LINES[0]), (3, LINES[2])]
-    html = served.post(
-        "/translate", q=f"<p><b>IV.</b> {LINES[0]}<p>V. {LINES[2]}", source="de", target="en", format="html"
-    )
+    page = f"<p><b>IV.</b> {LINES[0]}<p>V. {LINES[2]}"
+    html = served.post("/translate", q=page, source="de", target="en", format="html")
     assert html.body == {"translatedText": f"<p><b>IV.</b> {one}<p>V. {other}"}
 
 
@@ -67,10 +66,8 @@ def test_translate_multipart_form_is_read(served: Running, expected: list[str]) 
 
 def test_translate_auto_with_one_source_language(served: Running, expected: list[str]) -> None:
     detected = {"confidence": 100.0, "language": "de"}
-    assert served.post("/translate", q=LINES[0], source="auto", target="en").body == {
-        "translatedText": expected[0],
-        "detectedLanguage": detected,
-    }
+    answer = served.post("/translate", q=LINES[0], source="auto", target="en")
+    assert answer.body == {"translatedText": expected[0], "detectedLanguage": detected}
     answer = served.post("/translate", q=LINES, source="auto", target="en")
     assert answer.body == {"translatedText": expected, "detectedLanguage": [detected] * 3}
 
@@ -132,6 +129,8 @@ def test_translate_samples_of_a_cut_sentences_parts_differ(translator: Translato
 
 
 MANY = dict.fromkeys(range(1001), "")
+TOO_MANY = "request (1001) exceeds text limit (1000) of entries in {}; send it in parts"
+LARGE_GLOSSARY = {f"{n:03}{'a' * 197}": "b" * 200 for n in range(250)}
 WRONG = read_table(Path(__file__).with_name("wrong_requests.txt"))
 
 
@@ -142,18 +141,12 @@ WRONG = read_table(Path(__file__).with_name("wrong_requests.txt"))
         ({"q": ["a"] * 1001}, "request (1001) exceeds text limit (1000)"),
         ({"q": "Hund\n" * 1000}, "request (1001) exceeds text limit (1000) of lines; send it in parts"),
         ({"q": ["Hund " * 100] * 201}, "request (100500) exceeds text limit (100000)"),
-        (
-            {"glossary": {f"{n:03}{'a' * 197}": "b" * 200 for n in range(250)}},
-            "request (100030) exceeds text limit (100000)",
-        ),
+        ({"glossary": LARGE_GLOSSARY}, "request (100030) exceeds text limit (100000)"),
         ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; insert a line break"),
         ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
         ({"glossary": {"Hund": "a" * 201}}, "glossary parameter: String should have at most 200 characters"),
-        ({"glossary": MANY}, "request (1001) exceeds text limit (1000) of entries in glossary; send it in parts"),
-        (
-            {"path": "/steps", "prefix": [4] * 1001},
-            "request (1001) exceeds text limit (1000) of entries in prefix; send it in parts",
-        ),
+        ({"glossary": MANY}, TOO_MANY.format("glossary")),
+        ({"path": "/steps", "prefix": [4] * 1001}, TOO_MANY.format("prefix")),
         ({"path": "/steps", "prefix": [4] * 500_000}, "its JSON has more than 5,000 values; send fewer"),
         ({"path": "/steps", "q": "x " * 50_001}, "request (100002) exceeds text limit (100000)"),
     ],
@@ -212,11 +205,7 @@ NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
         (b"source=de&target=en&q=" + b"%41" * 690_000, "application/x-www-form-urlencoded", TOO_MUCH % 690_000),
         (b"source=de&target=en&q=" + b"%" * 690_000, "application/x-www-form-urlencoded", TOO_MUCH % 690_000),
         (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "There was an error parsing the body"),
-        (
-            b"q=Hund&source=de&target=en",
-            "text/plain",
-            "Invalid request: text/plain is not supported; send JSON or a form",
-        ),
+        (b"q=Hund", "text/plain", "Invalid request: text/plain is not supported; send JSON or a form"),
         (b"&".join([b"a=1"] * 41_000), "application/x-www-form-urlencoded", NOT_A_FORM),
         (IN_PARTS % b"" * 1001 + b"--b--\r\n", "multipart/form-data; boundary=b", NOT_A_FORM),
         (IN_PARTS % b"" + b"--b--\r\n", "multipart/form-data; boundary=b; charset=punycode", NO_SOURCE),
@@ -361,7 +350,5 @@ def test_multipart_forms_of_several_clients_are_read(served: Running, head: str,
     )
     body = f"preamble\r\n{others}--{boundary}\r\n{head}\r\n\r\nHund\r\n--{boundary}--\r\n"
     kind = f'multipart/form-data; boundary="{boundary}"'
-    assert (
-        served.ask("/translate", body.encode(), Content_Type=kind).body
-        == served.post("/translate", q="Hund", source="de", target="en").body
-    )
+    asked = served.post("/translate", q="Hund", source="de", target="en")
+    assert served.ask("/translate", body.encode(), Content_Type=kind).body == asked.body

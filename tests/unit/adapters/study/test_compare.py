@@ -106,9 +106,8 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
     assert words_of(comparison).startswith(f"{names[0]} is better")
     (comparison,) = compare(names, CompareOptions(references=[reference], lowercase=True, language="zh"))
     assert "tok:zh" in comparison.signatures["BLEU"][0]
-    assert (
-        words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
-    )
+    said = f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
+    assert words_of(comparison) == said
 
 
 def test_compare_lowercased_run_scores_all_without_case(
@@ -116,10 +115,7 @@ def test_compare_lowercased_run_scores_all_without_case(
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        (comparison,) = compare(
-            ["tiny", cased],
-            CompareOptions(splits=("valid",), device="cpu", data_dir=options.data_dir, runs_dir=options.runs_dir),
-        )
+        (comparison,) = compare(["tiny", cased], replace(options, splits=("valid",)))
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
@@ -141,9 +137,7 @@ def test_compare_run_with_other_split_warns(
     reseal(other)
     name = altered(tiny, tmp_path / "other", fingerprint="00000000")
     gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
-    compare(
-        ["tiny", name, gone], CompareOptions(device="cpu", data_dir=data_dir, runs_dir=options.runs_dir), examples=0
-    )
+    compare(["tiny", name, gone], replace(options, data_dir=data_dir), examples=0)
     said = "in its own dataset, test is another text; make sure that the run was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
 
@@ -172,9 +166,7 @@ def test_compare_long_sentences_are_truncated_and_counted(
 ) -> None:
     source = file_of(tmp_path / "a", ["Hund " * 15, "Hund"])
     other = file_of(tmp_path / "b", ["the dog sings here", "dog"])
-    named = CompareOptions(
-        splits=(), sources=Path(source), references=[Path(other)], device="cpu", runs_dir=options.runs_dir
-    )
+    named = replace(options, splits=(), sources=Path(source), references=[Path(other)])
     compare(["tiny", other], named)
     assert caplog.messages == [f"{options.runs_dir / 'tiny'}: a: 1 sentence too long: truncated"]
 
@@ -182,9 +174,8 @@ def test_compare_long_sentences_are_truncated_and_counted(
 def test_compare_tests_scores_of_sentences(tmp_path: Path, references: list[str], tiny: Run) -> None:
     lines = [*references, ""]  # a blank line is not scored
     reference = file_of(tmp_path / "reference", lines)
-    files = [
-        file_of(tmp_path / name, [*map(str, range(first, first + 30)), "1000"]) for name, first in (("a", 1), ("b", 3))
-    ]
+    rows = {name: [*map(str, range(first, first + 30)), "1000"] for name, first in (("a", 1), ("b", 3))}
+    files = [file_of(tmp_path / name, each) for name, each in rows.items()]
     options = CompareOptions(references=reference, scores={"human": files})
     copy = file_of(tmp_path / "copy", lines)
     (comparison,) = compare([reference, copy], options)
@@ -216,9 +207,8 @@ def test_compare_refuses_wrong_scores(
             compare(["tiny", copy], replace(options, splits=splits, metrics="ter", scores=scores))
     for wrong in ("", "nan", "inf", "1,5", "1 2", "score: 3", "１", "1e999", "1_0"):
         bad = file_of(tmp_path / "bad", [*["2"] * 29, wrong])
-        with pytest.raises(
-            DataError, match=f"^{bad}: line 30 is not a number; write the score of one sentence per line$"
-        ):
+        said = f"^{bad}: line 30 is not a number; write the score of one sentence per line$"
+        with pytest.raises(DataError, match=said):
             compare(["tiny", copy], replace(options, scores={"human": [good, bad]}))
 
 
@@ -253,9 +243,8 @@ def test_compare_groups_uses_spread_of_runs(tmp_path: Path, references: list[str
 
 def test_compare_three_sentences_show_no_difference(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     blank = [""] * 20  # which are no sentences
-    reference = file_of(
-        tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home", *blank]
-    )
+    first = [f"the {who} runs at home" for who in ("dog", "cat", "man")]
+    reference = file_of(tmp_path / "r", [*first, *blank])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y", *blank])
     with caplog.at_level(logging.INFO):
         (comparison,) = compare([reference, worse], CompareOptions(references=[Path(reference)]))
