@@ -30,9 +30,8 @@ def transformer(**variant: object) -> Transformer:
 
 def sentences(lengths: list[int]) -> Tensor:
     """Random ids, padded at the end: (sentences, longest)."""
-    return nn.utils.rnn.pad_sequence(
-        [torch.randint(4, 23, (length,)) for length in lengths], batch_first=True, padding_value=PAD
-    )
+    drawn = [torch.randint(4, 23, (length,)) for length in lengths]
+    return nn.utils.rnn.pad_sequence(drawn, batch_first=True, padding_value=PAD)
 
 
 def batch() -> tuple[Tensor, Tensor]:

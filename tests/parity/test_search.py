@@ -117,7 +117,6 @@ def test_sample_depends_on_seed_key_and_number() -> None:
     fewer = decode([make_model()], wanted([[4, 5, 6]], 7), settings(2, sample=True, temperature=2.0))[0]
     assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
     assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)
-    later_part = decode(
-        [make_model()], wanted([[4, 5, 6]], 7 + PART_KEY_STEP), settings(1, sample=True, temperature=2.0)
-    )[0]
+    way = settings(1, sample=True, temperature=2.0)
+    later_part = decode([make_model()], wanted([[4, 5, 6]], 7 + PART_KEY_STEP), way)[0]
     assert later_part[0].tokens not in [each.tokens for each in found[1]]

@@ -107,9 +107,8 @@ def test_train_killed_repeatedly_ends_the_same(tfm: Tfm, forks: Forks, corpus: P
         resumed_from = last_step(run)
         code, err = kill_training(forks, step, cwd=prepared, config=config)
         assert code == -signal.SIGKILL, err
-        assert re.findall(r"resuming from the checkpoint at step (\d+) ", err) == [str(resumed_from)] * (
-            resumed_from > 0
-        )
+        resumed = re.findall(r"resuming from the checkpoint at step (\d+) ", err)
+        assert resumed == [str(resumed_from)] * (resumed_from > 0)
         assert step <= last_step(run) < 78
     step = last_step(run)
     code, _, err = tfm("train", "--config", config, cwd=prepared)

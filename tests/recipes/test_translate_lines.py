@@ -264,9 +264,8 @@ def test_translate_folder_follows_no_link_out_of_it(tfm: Tfm, project: Path, tmp
     (out / "sub").symlink_to(other)
     code, _, err = tfm("translate", "-i", folder, "-o", out, cwd=project)
     refused = {folder: (folder / "c.txt", folder / "d.txt"), out: (out / "e.txt", out / "sub/f.css")}
-    said = [
-        f"error: {path}: a link that leads out of {of}; replace it by a copy" for of in refused for path in refused[of]
-    ]
+    leads_out = "a link that leads out of"
+    said = [f"error: {path}: {leads_out} {of}; replace it by a copy" for of in refused for path in refused[of]]
     assert (code, err.splitlines()[:4]) == (1, said)
     assert sorted(each.name for each in out.iterdir() if not each.is_symlink()) == ["a.txt", "b.txt"]
     assert [each.name for each in other.iterdir()] == ["a.txt"]
@@ -313,9 +312,8 @@ def test_translate_and_evaluate_take_several_runs(tfm: Tfm, refused: Refused, wo
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/twin")
     both = ("--run", "tiny", "--run", "twin")
     assert tfm("translate", *both, SENTENCE, cwd=workspace) == tfm("translate", SENTENCE, cwd=workspace)
-    alone, together = (
-        json.loads(tfm("evaluate", "--json", *runs, cwd=workspace)[1]) for runs in (("--run", "tiny"), both)
-    )
+    printed = [tfm("evaluate", "--json", *runs, cwd=workspace)[1] for runs in (("--run", "tiny"), both)]
+    alone, together = map(json.loads, printed)
     assert (together["run"], together["others"]) == ("runs/tiny", ["runs/twin"])
     assert "others" not in alone
     for key in ("loss", "loss_batch_mean", "bleu"):

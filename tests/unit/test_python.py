@@ -114,9 +114,8 @@ def test_what_a_person_tries_first_works(translator: Translator, corpus: Path, p
     assert [*both[0]] == [*both[1]]
     config = load_config("demo", training={"epochs": 1}, name="mine")
     assert (config.training.epochs, config.name) == (1, "mine")
-    with pytest.raises(
-        ConfigError, match=r'^epochs: a config cannot be changed; .* as in load_config\("demo", training='
-    ):
+    said = r'^epochs: a config cannot be changed; .* as in load_config\("demo", training='
+    with pytest.raises(ConfigError, match=said):
         untyped(config.training).epochs = 2
     with pytest.raises(ConfigError, match=r"^epochs=1: epochs: unknown key; did you mean training\.epochs\?"):
         load_config("demo", epochs=1)

@@ -62,9 +62,8 @@ def test_sample_pairs_halves_until_few_enough(n: int, kept: list[int], monkeypat
 
 
 def test_prepare_subwords_too_few_for_one_side_names_it(make: Make) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^data\.subwords\.vocab_size: 262 is too small .*; set it to \d+ or more \(de\)$"
-    ):
+    said = r"^data\.subwords\.vocab_size: 262 is too small .*; set it to \d+ or more \(de\)$"
+    with pytest.raises(ConfigError, match=said):
         make("data.subwords.vocab_size=262")
 
 

@@ -289,9 +289,8 @@ def test_load_weights_names_a_weight_that_is_not_finite(run: Run, value: float) 
     with torch.no_grad():
         model.decoder.layers[0].feed_forward.inner.weight[1, 2] = value
     save_checkpoint(run, model, optimizer, after(1, is_best=True))
-    with pytest.raises(
-        CheckpointError, match=r"decoder\.layers\.0\.feed_forward\.inner\.weight has a number that is not f"
-    ):
+    said = r"decoder\.layers\.0\.feed_forward\.inner\.weight has a number that is not f"
+    with pytest.raises(CheckpointError, match=said):
         load_best(run, CPU)
 
 

@@ -190,9 +190,8 @@ def test_score_files_long_line_error_names_file(
     (tmp_path / "b").write_text("dog\ndog\ndog\n")
     found = score_files(translator, tmp_path / "a.gz", tmp_path / "b")
     assert [next(found).tokens, next(found).tokens] == [2, 2]
-    with pytest.raises(
-        DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .*; remove it, since "
-    ):
+    said = r"a.gz: line 3: 15 tokens, but the model takes at most 14 .*; remove it, since "
+    with pytest.raises(DataError, match=said):
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))

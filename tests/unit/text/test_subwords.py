@@ -134,9 +134,8 @@ def test_train_subwords_too_large_size_warns(algorithm: str, caplog: pytest.LogC
 
 
 def test_train_subwords_without_text_raises_config_error() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^data\.subwords\.vocab_size: \d+ cannot be learned from the .*empty"
-    ) as caught:
+    said = r"^data\.subwords\.vocab_size: \d+ cannot be learned from the .*empty"
+    with pytest.raises(ConfigError, match=said) as caught:
         train_subwords([], vocab_size=SIZE, algorithm="bpe")
     assert "\n" not in str(caught.value)
 

@@ -150,7 +150,6 @@ def test_translate_and_score_out_of_memory_is_one_line(translator: Translator, m
     with pytest.raises(MemoryShortage, match=r"^2 sentences of up to 5 tokens, with 1 hypo"):
         translator.translate_detailed(sentences)
     monkeypatch.setattr(loss, "token_losses", lambda *arguments: take_too_much())
-    with pytest.raises(
-        MemoryShortage, match=r"^the losses of \d sentences with up to \d+ source and \d+ target positions"
-    ):
+    said = r"^the losses of \d sentences with up to \d+ source and \d+ target positions"
+    with pytest.raises(MemoryShortage, match=said):
         list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))

@@ -221,14 +221,8 @@ def test_tagged_directions_are_cleaned_and_held_out_as_one(config: Callable[...,
     facts = clean_and_split(data, tmp_path)
     assert facts["left_out"].get("language", 0) < 20
     assert facts["splits"]["valid"] > 60
-    texts = [
-        {
-            side.split(maxsplit=1)[1] if n == 0 else side
-            for pair in read_pairs(tmp_path, split)
-            for n, side in enumerate(pair)
-        }
-        for split in ("train", "valid")
-    ]
+    pairs_of = (read_pairs(tmp_path, split) for split in ("train", "valid"))
+    texts = [{side for source, target in found for side in (source.split(maxsplit=1)[1], target)} for found in pairs_of]
     assert texts[0].isdisjoint(texts[1])
 
 

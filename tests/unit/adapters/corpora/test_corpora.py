@@ -131,9 +131,9 @@ def test_captions_both_directions_have_the_same_checksum(source: str, target: st
     corpus = open_corpus(data)
     written = read_captions(100)
     step = 1 if source == "de" else -1
-    assert [(split, pairs(corpus, split)) for split in corpus.splits] == [
-        (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
-    ]
+    expected = {split: [pair[::step] for pair in written[split]] for split in ("train", "valid", "test")}
+    assert {split: pairs(corpus, split) for split in corpus.splits} == expected
+    assert [*corpus.splits] == [*expected]
     text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
     assert corpus.checksums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
 
@@ -154,7 +154,8 @@ def test_captions_splits_share_no_sentence() -> None:
 
 def test_prepare_corpus_gives_the_dataset_of_the_fixtures(corpus: Path, project: Path, tmp_path: Path) -> None:
     folder = prepare(load_config(corpus / "tiny.yaml"), data_dir=tmp_path).folder
-    made = project / "data" / folder.name
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
-        path.name: path.read_bytes() for path in made.iterdir()
-    }
+    made, found = (
+        {each.name: each.read_bytes() for each in (path / folder.name).iterdir()}
+        for path in (project / "data", tmp_path)
+    )
+    assert found == made

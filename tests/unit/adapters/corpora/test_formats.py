@@ -36,9 +36,8 @@ Read = Callable[..., list[tuple[str, str, str]]]
 
 
 def settings(**more: Any) -> DataConfig:
-    return DataConfig.model_validate(
-        {"corpus": "files", "source": "de", "target": "en", "files": {"train": "x", "valid": "y"}, **more}
-    )
+    given = {"corpus": "files", "source": "de", "target": "en", "files": {"train": "x", "valid": "y"}}
+    return DataConfig.model_validate({**given, **more})
 
 
 def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: Any) -> Iterator[tuple[str, str, str]]:
@@ -83,9 +82,8 @@ def test_read_texts_any_format_and_compression_gives_the_pairs(read: Read, conte
 def test_read_texts_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
     text = content.replace("\n", "\r\n").encode(encoding)
     assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
-    with pytest.raises(
-        DataError, match=r"incomplete or damaged UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "
-    ):
+    said = r"incomplete or damaged UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? "
+    with pytest.raises(DataError, match=said):
         read(text[:-1])
 
 
@@ -150,22 +148,15 @@ def test_read_texts_tmx_with_style_sheet_and_entities_is_read(read: Read) -> Non
 
 
 def test_read_texts_xliff_codes_of_phrase_are_left_out(read: Read) -> None:
-    unit = (
-        UNIT.format("", "")
-        .replace("Ein", "{b&gt;Ein&lt;b}")
-        .replace("A dog", "{b&gt;{i&gt;A&lt;i} dog&lt;b} {1} {x&gt;")
-    )
+    unit = UNIT.format("", "").replace("Ein", "{b&gt;Ein&lt;b}")
+    unit = unit.replace("A dog", "{b&gt;{i&gt;A&lt;i} dog&lt;b} {1} {x&gt;")
     assert [pair[:2] for pair in read(XLIFF.replace("UNITS", unit))] == [("Ein Hund.", "A dog {1} {x>.")]
 
 
 def test_read_texts_table_rows_that_nobody_confirmed_are_left_out(tmp_path: Path) -> None:
     path, left_out = tmp_path / "report.tsv", list[tuple[str, str]]()
-    rows = [
-        "a.po\tline 1\t'=a\t''-A\t\t\tyes",
-        "a.po\tline 2\tb\tB\t\t\t",
-        "a.po\tline 3\tc\tC",
-        "a\tx\td\tD\t\t\t Nein ",
-    ]
+    rows = ["a.po\tline 1\t'=a\t''-A\t\t\tyes", "a.po\tline 2\tb\tB\t\t\t", "a.po\tline 3\tc\tC"]
+    rows += ["a\tx\td\tD\t\t\t Nein "]
     heading = "file\tplace\tsource\ttarget\tcheck\treplaced\tConfirmed"
     path.write_text("\n".join([heading, *rows]), encoding="utf-8")
     assert list(places(path, left_out)) == [("=a", "'-A", "line 2")]
@@ -207,11 +198,8 @@ def test_read_texts_cells_of_spreadsheets_without_text_are_left_out(row: str, re
     assert bool(list(found)) == (reason != formats.SPREADSHEET_ERROR)
 
 
-CONFIRMATIONS = (
-    (" conf='Draft'", "Translated"),
-    ("", "ApprovedSignOff"),
-    (" conf='RejectedTranslation'", "Translated"),
-)
+CONFIRMATIONS = [(" conf='Draft'", "Translated"), ("", "ApprovedSignOff")]
+CONFIRMATIONS += [(" conf='RejectedTranslation'", "Translated")]
 SECOND_OF_TWO = "Zwei  Männer 😀 → Two men, one dog ¦ not confirmed"
 
 
@@ -462,10 +450,8 @@ def test_read_texts_two_json_files_with_the_same_keys_are_pairs(
     found = list(read_texts(texts, settings(), lambda *each: left_out.append(each[:3])))
     assert found == [("Hund", "dog", Location(paths[0], paths[1], 1, "message"))]
     assert left_out == [("not translated", "Ka\ntze", "")]
-    for each, said in (
-        (paths[:1], "which is only one side"),
-        ([FilePair(source=paths[0], target=Path(__file__))], "only one of"),
-    ):
+    mixed = [FilePair(source=paths[0], target=Path(__file__))]
+    for each, said in ((paths[:1], "which is only one side"), (mixed, "only one of")):
         with pytest.raises(DataError, match=said):
             list(read_texts(each, settings()))
 

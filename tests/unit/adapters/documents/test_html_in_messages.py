@@ -36,9 +36,8 @@ def message(source: str, translate: Translate = same) -> tuple[list[str], str]:
     file = parse_po(f'msgid "{escaped}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = file.render([translate(each) for each in file.blocks]).decode().partition("msgstr ")[2]
     found = "".join(line[1:-1] for line in found.splitlines())
-    return [each.text for each in file.blocks], re.sub(
-        r"\\(.)", lambda each: {"n": "\n", "t": "\t"}.get(each[1], each[1]), found
-    )
+    unescaped = re.sub(r"\\(.)", lambda each: {"n": "\n", "t": "\t"}.get(each[1], each[1]), found)
+    return [each.text for each in file.blocks], unescaped
 
 
 def segment(source: str, translate: Translate = same) -> tuple[list[str], str]:

@@ -29,9 +29,8 @@ def translated(text: str, encoding: str = "utf-8") -> str:
 @pytest.mark.parametrize(("message", "expected"), TABLES["untranslated messages"])
 def test_po_untranslated_messages_get_a_translation(message: str, expected: str) -> None:
     assert translated(HEADER + message) == HEADER + expected
-    assert translated(f'{HEADER}{message.rstrip()}\n\n#, c-format\n#~ msgid "x"\n') == (
-        f'{HEADER}{expected.rstrip()}\n\n#, c-format\n#~ msgid "x"\n'
-    )
+    obsolete = '\n\n#, c-format\n#~ msgid "x"\n'
+    assert translated(f"{HEADER}{message.rstrip()}{obsolete}") == f"{HEADER}{expected.rstrip()}{obsolete}"
 
 
 @pytest.mark.parametrize(
@@ -41,10 +40,8 @@ def test_po_untranslated_messages_get_a_translation(message: str, expected: str)
 def test_po_tags_stay_with_their_words(source: str, expected: str) -> None:
     opened = parse_po(f'{HEADER}msgid "{source}"\nmsgstr ""\n'.encode(), ("de", "en"))
     found = opened.render([backwards(block) for block in opened.blocks]).decode().replace(MARK, "")
-    found = found.replace('msgstr ""\n"', 'msgstr "').replace('\\n"\n"', "\\n")
-    assert found == HEADER.replace('msgstr ""\n"', 'msgstr "').replace('\\n"\n"', "\\n") + (
-        f'msgid "{source}"\nmsgstr "{expected}"\n'
-    )
+    header, found = (each.replace('msgstr ""\n"', 'msgstr "').replace('\\n"\n"', "\\n") for each in (HEADER, found))
+    assert found == f'{header}msgid "{source}"\nmsgstr "{expected}"\n'
 
 
 @pytest.mark.parametrize(("rule", "forms"), TABLES["plural forms"])
@@ -66,9 +63,8 @@ def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, 
 
 @pytest.mark.parametrize("mark", [MACHINE_COMMENT, FUZZY_FLAG])
 def test_po_translated_message_is_marked_and_not_training_text(mark: str, tmp_path: Path) -> None:
-    data = DataConfig.model_validate(
-        {"corpus": "files", "source": "en", "target": "de", "files": {"train": "x", "valid": "y"}}
-    )
+    files = {"train": "x", "valid": "y"}
+    data = DataConfig.model_validate({"corpus": "files", "source": "en", "target": "de", "files": files})
     old, path, left_out = f'{HEADER.replace("en", "de", 1)}msgid "b"\nmsgstr "B"\n\n', tmp_path / "a.po", list[str]()
     content = f'{old}#: a.c\nmsgctxt "x"\nmsgid "a"\nmsgstr ""\n'.encode()
     opened = parse_po(content, ("en", "de"), TranslationSettings(fuzzy=mark == FUZZY_FLAG))
@@ -124,9 +120,8 @@ def test_po_existing_translations_are_kept_and_counted(message: str, reason: str
 
 def test_po_messages_without_a_letter_are_copied_and_counted() -> None:
     opened = parse_po(f'{HEADER}msgid "12"\nmsgstr ""\n'.encode(), ("de", "en"))
-    assert (opened.render([]).decode(), +opened.kept) == (
-        f'{HEADER}{MARK}msgid "12"\nmsgstr "12"\n', {"without a letter": 1}
-    )  # fmt: skip
+    assert opened.render([]).decode() == f'{HEADER}{MARK}msgid "12"\nmsgstr "12"\n'
+    assert +opened.kept == {"without a letter": 1}
 
 
 def test_po_keeps_its_declared_encoding() -> None:

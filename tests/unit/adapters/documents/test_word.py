@@ -172,18 +172,16 @@ def archive(members: dict[str, str | bytes]) -> bytes:
 
 
 def types(parts: dict[str, str]) -> str:
-    overrides = "".join(
-        f'<Override PartName="/{name}" ContentType="{TYPE}{kind}+xml"/>' for name, kind in parts.items()
-    )
+    named = ((name, f"{TYPE}{kind}+xml") for name, kind in parts.items())
+    overrides = "".join(f'<Override PartName="/{name}" ContentType="{kind}"/>' for name, kind in named)
     return f'<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">{overrides}</Types>'
 
 
 def test_word_translates_all_parts_and_copies_other_members() -> None:
     parts = {"word/document2.xml": "document.main", "word/f.xml": "footer", "word/n.xml": "footnotes", "c": "comments"}
     body = f"{BODY}<w:p>{run('ein hund')}</w:p></w:body></w:document>"
-    content = archive(
-        {"[Content_Types].xml": types(parts), "a.bin": bytes(1000), **dict.fromkeys(parts, body), "z": "x"}
-    )
+    others: dict[str, str | bytes] = {"a.bin": bytes(1000), "z": "x"}
+    content = archive({"[Content_Types].xml": types(parts), **others, **dict.fromkeys(parts, body)})
     opened = parse_word(content, ("de", "en"))
     assert [block.text for block in opened.blocks] == ["ein hund"] * 4
     found = opened.render([turned(block) for block in opened.blocks])
@@ -191,9 +189,8 @@ def test_word_translates_all_parts_and_copies_other_members() -> None:
         assert new.testzip() is None
         assert new.namelist() == old.namelist()
         for name in old.namelist():
-            assert new.read(name) == (
-                body.replace("ein hund", "EIN HUND").encode() if name in parts else old.read(name)
-            )
+            expected = body.replace("ein hund", "EIN HUND").encode() if name in parts else old.read(name)
+            assert new.read(name) == expected
     start = content.index(b"a.bin")
     assert content[start : content.index(b"PK", start)] in found
     assert opened.render([(block.text, []) for block in opened.blocks]) == content

@@ -47,9 +47,8 @@ def test_initialize_from_a_run_with_other_ids_is_refused(train_tiny: TrainTiny, 
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
     reseal(runs / "base")
-    with pytest.raises(
-        ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.tokenizer_from=base, and"
-    ):
+    said = r"the ids of .* are not those of .*/base: .* with data.tokenizer_from=base, and"
+    with pytest.raises(ConfigError, match=said):
         train_tiny(runs, *SHORT, "training.initialize_from=base")
 
 
@@ -86,8 +85,7 @@ def test_freeze_all_parts_is_an_error(ties: str) -> None:
 
 
 def test_initialize_from_the_run_itself_is_an_error(train_tiny: TrainTiny, runs: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"initialize_from: base is this run itself; .* a name of its own: --set name=base-2$"
-    ):
+    said = r"initialize_from: base is this run itself; .* a name of its own: --set name=base-2$"
+    with pytest.raises(ConfigError, match=said):
         train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
     assert [path.name for path in runs.glob("base*")] == ["base"]

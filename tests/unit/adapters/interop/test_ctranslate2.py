@@ -122,9 +122,8 @@ def test_export_unknown_choice_is_refused(opened: Open) -> None:
 def test_export_unused_weight_is_refused(opened: Open) -> None:
     model = make_model()
     model.encoder.layers[1].feed_forward.gate = torch.nn.Linear(16, 24)
-    with pytest.raises(
-        ConfigError, match=r"^encoder\.layers\.1\.feed_forward\.gate\.bias: the format has no such weight"
-    ):
+    said = r"^encoder\.layers\.1\.feed_forward\.gate\.bias: the format has no such weight"
+    with pytest.raises(ConfigError, match=said):
         opened(model)
 
 

@@ -212,9 +212,8 @@ def test_ctranslate2_not_installed_is_one_line_error(
 
 
 def test_export_unknown_quantization_is_an_error(project: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int"
-    ):
+    said = r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int"
+    with pytest.raises(ConfigError, match=said):
         export("tiny", quantization="int4", runs_dir=project / "runs")
 
 
