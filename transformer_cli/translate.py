@@ -3,7 +3,6 @@
 pipeline.py turns a line into a search request, and a hypothesis into a translation.
 """
 
-import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -36,8 +35,6 @@ EMPTY_HYPOTHESIS = Hypothesis([], [], 0.0, 0.0)  # for a sentence that needs no 
 Same = TypeVar("Same", bound="Translator")
 OnProgress = Callable[[int], object]
 """called with the number of lines that have been translated since the last call"""
-
-log = logging.getLogger(__name__)
 
 
 class Translator:
