@@ -384,8 +384,10 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
         raise DataError(f"{dataset.folder} has no test set; name another split, such as valid")
-    source, target = SIDES[::-1] if data.both_directions and data.to == data.source else SIDES
-    return [ParallelText(name, dataset.text(name, source), [dataset.text(name, target)]) for name in names]
+    is_swapped = data.both_directions and data.to == data.source
+    source, target = SIDES[::-1] if is_swapped else SIDES
+    into = f" into {data.to}" if is_swapped else ""
+    return [ParallelText(f"{name}{into}", dataset.text(name, source), [dataset.text(name, target)]) for name in names]
 
 
 def read_text(source: Path | None, *references: Path) -> ParallelText:

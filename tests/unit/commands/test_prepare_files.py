@@ -103,7 +103,8 @@ def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) ->
     into_en, into_de = (
         json.loads(tfm("evaluate", *to, "--json", cwd=files)[1])["results"][0] for to in ((), ("--to", "deu"))
     )
-    texts = [(files / f"{made.folder}/test.{side}.txt") for side in SIDES]
+    assert (into_en["split"], into_de["split"]) == ("test", "test into de")
+    texts = [files / f"{made.folder}/test.{side}.txt" for side in SIDES]
     named = ("evaluate", "--to", "de", "--input", texts[1], "--reference", texts[0], "--json")
     assert json.loads(tfm(*named, cwd=files)[1])["results"][0]["loss"] == into_de["loss"] != into_en["loss"]
     for to, source in (((), "Der alte Mann singt."), (("--to", "de"), "The old man sings.")):
