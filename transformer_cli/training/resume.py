@@ -21,6 +21,7 @@ from transformer_cli.runs.metadata import write_config
 from transformer_cli.runs.provenance import provenance, provenance_changes
 from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.runs.state import Validation, read_validations
+from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.training.callbacks import Callback
 from transformer_cli.training.decision import Decision, decide
 from transformer_cli.training.texts import TrainingTexts, read_texts
@@ -113,6 +114,7 @@ def _open_on_main(
             log.warning("%s", decision.warning)
         if changes := provenance_changes(old.metadata.provenance, provenance(device=device_name(device))):
             log.warning("%s: these changes may alter the last digits of the weights: %s", folder, changes)
+        warn_if_losses_changed(opened.checkpoint.model, old.checkpoint("last"))
         finish_save(old, opened.checkpoint.state)
         write_config(folder, config)
         return replace(opened, run=replace(old, config=config))

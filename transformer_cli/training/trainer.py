@@ -31,7 +31,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, TrainingState, Validation, error_of, has_final_weights
-from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check, warn_if_losses_changed
+from transformer_cli.scoring.losses import Losses, corpus_losses, make_loss_check
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.training import messages
 from transformer_cli.training.callbacks import Averaging, Callback, FinalWeights, refuse_without_callback
@@ -88,9 +88,9 @@ class Trainer:
         was_fresh: bool = False,
     ) -> None:
         """Loads the checkpoint of the opened run. was_fresh: --fresh was given. Raises DataError if no pair fits."""
-        run, checkpoint = opened.run, opened.checkpoint
-        self.run, self.dataset, self.texts, self.world = run, opened.dataset, opened.texts, world
-        self.training = run.config.training
+        checkpoint = opened.checkpoint
+        self.run, self.dataset, self.texts, self.world = opened.run, opened.dataset, opened.texts, world
+        self.training = self.run.config.training
         averaging = [Averaging(self.training.average_checkpoints)] if self.training.average_checkpoints else []
         self.callbacks: Sequence[Callback] = (*averaging, *callbacks)
         self.learner = Learner(checkpoint.model, self.training, device, world)
@@ -99,8 +99,6 @@ class Trainer:
         world.broadcast((*model.parameters(), *model.buffers()))
         self.state = checkpoint.state
         self.validations = list(opened.validations)
-        if self.state.step and world.is_main:
-            warn_if_losses_changed(self.learner.model, run.checkpoint("last"))
         self._bar = messages.StepBar(self)
         self._epoch_plan: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved_progress = self._progress()
