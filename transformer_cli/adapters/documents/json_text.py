@@ -29,12 +29,13 @@ _MESSAGE_PART = re.compile(
 def parse_json(content: bytes, languages: LanguagePair, settings: TranslationSettings) -> ParsedFile:
     """Parse the messages of JSON. Raises DataError for other files."""
     text, encode = decode_text(content)
+    strings = [*json_strings(text)]  # raises an error for other text
     escape, kept, named, done = escape_like(text), Counter[str](), list[LanguagePair](), 0
     build = Builder(escaping_writer(escape))
     conversions = build.document.conversions
     conversions.keeps_code = True
     conversions.is_enabled = settings.protect and not STAND_IN.search(text)
-    for each in json_strings(text):
+    for each in strings:
         start, end = each.span[0] + 1, each.span[1] - 1
         if each.key == LOCALE:
             named.append((each.value, ""))
