@@ -39,16 +39,13 @@ READ_BYTES = 1 << 14  # of XML that are parsed at a time
 MAX_UNIT_BYTES, MAX_UNIT_DEPTH = 1 << 22, 100  # depth: of nested elements
 MAX_INTERNAL_FILE_BYTES = 1 << 26  # of the original file that an XLIFF may contain
 TABLE, ONE_SIDE = "table", "one side"  # formats besides those of text/file_formats.py
-SIDE_NAMES = (  # columns and files may have these names instead of languages; "text" may follow
-    ("source", "src", "original", "quelle", "ausgangs", "fuente", "origen"),
-    ("target", "tgt", "trg", "ref", "reference", "translation", "ziel", "cible", "destino"),
-)
-_UNUSUAL_NAMES = """
-text text1 sentence sentence1 segment phrase term input satz begriff texte texto testo frase oración;
-text2 sentence2 translated output übersetzung traduction traducción traduccion traduzione tradução vertaling
-"""  # of sides, if all cells of a heading are names
-UNUSUAL_NAMES = [each.split() for each in _UNUSUAL_NAMES.split(";")]
-OTHER_COLUMNS = ("id", "nr", "no", "number", "line", "file", "score", "domain", "date", "comment", "note", "notes", "")
+_WORDS = dict(row.split(": ") for row in Path(__file__).with_name("table_words.txt").read_text("utf-8").splitlines())
+"""names of columns in tables, and errors of spreadsheets (English and nine other languages)"""
+SIDE_NAMES = [_WORDS[side].split() for side in ("source", "target")]
+"""columns and files may have these names instead of languages; "text" may follow"""
+UNUSUAL_NAMES = [_WORDS[f"unusual {side}"].split() for side in ("source", "target")]
+"""names of sides, if all cells of a heading are names"""
+OTHER_COLUMNS = ["", *_WORDS["other columns"].split()]
 SCRIPTS_OF_CHINESE = {"tw": "hant", "hk": "hant", "mo": "hant", "cn": "hans", "sg": "hans"}  # by region
 KEY_SAMPLE_PAIRS, MIN_KEYS = 200, 10  # of a text, to check that neither side holds keys
 SAMPLE_ROWS = 100  # of a table without a heading, to check that its columns hold text
@@ -62,14 +59,9 @@ SPREADSHEET_ERROR, MISSING_VALUE, HEADING = "a spreadsheet's error", "a missing 
 MIN_WORDS_BESIDE, MIN_CHARACTERS_BESIDE = 3, 6  # a missing value; the latter in a language without spaces
 UNTRANSLATED, UNCONFIRMED, PLURAL_FORMS = "not translated", "not confirmed", "plural forms"
 
-_ERRORS = """
-REF RIF BEZUG ССЫЛКА VERW BAŞV ADR VALUE WERT VALEUR VALORE VALOR ЗНАЧ WAARDE DEĞER ARG NUM NÚM ZAHL NOMBRE ЧИСЛО GETAL
-SAYI LICZBA NULL NUL NULLO NULO ПУСТО LEEG BOŞ ZERO NAME NOM NOME ¿NOMBRE ИМЯ NAAM AD NAZWA SPILL CALC FIELD BLOCKED
-CONNECT ERROR DIV/0 ДЕЛ/0 DEEL/0 SAYI/0 DZIEL/0
-"""  # in English, German, French, Spanish, Italian, Portuguese, Russian, Dutch, Turkish and Polish
 _SPREADSHEET_ERROR = re.compile(
     r"\s*(?:(?:Err|Fehler|Erreur ?):\d{3}|#(?:N/[ADB]|NV|Н/Д|YOK|GETTING_DATA|¡?(?:"
-    rf"{'|'.join(_ERRORS.split())}) ?[!?]))\s*\Z"
+    rf"{'|'.join(_WORDS['errors'].split())}) ?[!?]))\s*\Z"
 )
 _MISSING_VALUE = re.compile(r"nan|NaN|NULL|null|None|NaT|<NA>|NA|\\N")  # as pandas, R and databases write it
 _UNSAFE_ENTITY = re.compile(  # a declaration of anything but a short text

@@ -23,14 +23,9 @@ _MEMOQ_NAME = re.compile(rf"Entry_|Term_Info|(?:{'|'.join(LANGUAGE_NAMES.values(
 _MEMOQ_FORBIDDEN = {"NonTerm", "Forbidden"}
 _YES = {"yes", "true", "1", "x", "ja", "oui", "sí", "si", "sì", "sim", "tak", "ano", "да"}  # in a column "forbidden"
 _NOT_USED = "forbidden or deprecated terms"
-_FORBIDDEN = re.compile(  # a status such as forbidden, deprecatedTerm-admn-sts, verboten, interdite
-    r"(?:do not use|not recommended|nicht (?:verwenden|empfohlen)|ne pas utiliser|à (?:éviter|proscrire)|n[oã]o? usar"
-    r"|non usare|niet gebruiken|avoid|nonterm|forbid|prohibit|deprecat|supersed|obsol|reject|verbo[td]en|veralte"
-    r"|überholt|unzulässig|abgelehnt|interdit|déconseill|proscrit|périmé|prohibid|desaconsej|rechazad|proibi|vietat"
-    r"|sconsigliat|superat|verouder|afgerad|förbjud|föråld|avråd|forbud|foræld|foreld|fraråd|zabron|zakaz|przestarz|zakáz"
-    r"|zastaral|kiellet|vanhent|запрещ|устар|禁止|使用禁止|非推奨|废弃)[\w-]*",
-    re.IGNORECASE,
-)
+_FORBIDDEN_WORDS = Path(__file__).with_name("forbidden_terms.txt").read_text("utf-8").rstrip().replace("\n", ", ")
+_FORBIDDEN = re.compile(rf"(?:{_FORBIDDEN_WORDS.replace(', ', '|')})[\w-]*", re.IGNORECASE)
+"""a status such as forbidden, deprecatedTerm-admn-sts, verboten, interdite"""
 
 
 def read_terms(path: Path, data: DataConfig) -> Iterator[LocatedPair]:
