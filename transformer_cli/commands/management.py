@@ -54,8 +54,7 @@ def import_run(
     """
     from transformer_cli.adapters.interop.importing import import_run
 
-    run = import_run(folder, name=name, source=source, target=target, model=model)
-    print(run.folder)
+    print(import_run(folder, name=name, source=source, target=target, model=model).folder)
 
 
 def runs(form: options.TableFormatOption = "text", as_json: options.AsJson = False) -> None:
@@ -95,14 +94,11 @@ def runs_as_table(runs: Sequence["ListedRun"], form: TableFormat = "text") -> st
         Column("epochs", [_format_progress(run) for run in runs]),
         Column("loss", [run.best_valid_loss for run in runs], "{:.3f}".format),
         Column("BLEU", [each and each.bleu for each in evaluations], "{:.2f}".format),
+        *([Column("of", [each.text if each else "" for each in evaluations])] if is_csv or len(texts) > 1 else []),
+        *([Column("case", ["lc" * _is_lowercase(run) for run in runs])] if is_csv or len(cases) > 1 else []),
+        *([Column("bytes", [run.bytes for run in runs])] if is_csv else []),
+        Column("seed", [each.get("training.seed") for each in settings]),
     ]
-    if is_csv or len(texts) > 1:
-        columns.append(Column("of", [each.text if each else "" for each in evaluations]))
-    if is_csv or len(cases) > 1:
-        columns.append(Column("case", ["lc" if _is_lowercase(run) else "" for run in runs]))
-    if is_csv:
-        columns.append(Column("bytes", [run.bytes for run in runs]))
-    columns.append(Column("seed", [each.get("training.seed") for each in settings]))
     if is_csv:
         columns += [Column(key, [inline_yaml(each[key]) if key in each else None for each in settings]) for key in keys]
     else:

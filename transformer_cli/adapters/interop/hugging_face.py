@@ -29,9 +29,8 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
 }
 """settings that affect what the model computes, with the values that tfm supports"""
 SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
-    **dict.fromkeys(
-        ("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups", "guidance_scale"), (None, 1)
-    ),
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), (None, 1)),
+    **dict.fromkeys(("num_beam_groups", "guidance_scale"), (None, 1)),
     **dict.fromkeys(("min_length", "min_new_tokens", "encoder_no_repeat_ngram_size", "diversity_penalty"), (None, 0)),
     **dict.fromkeys(("forced_decoder_ids", "suppress_tokens", "begin_suppress_tokens"), (None, [])),
     "sequence_bias": (None, {}),

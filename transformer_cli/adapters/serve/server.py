@@ -126,7 +126,11 @@ class Server(uvicorn.Server):
 
     def run_until_signal(self) -> int | None:
         """Serve until a signal, then finish running requests. Returns the signal's number."""
-        _log_library_errors()
+        for name in ("uvicorn.error", "asyncio"):  # log their errors, but nothing else that they say
+            logger = logging.getLogger(name)
+            logger.handlers = logging.getLogger("transformer_cli").handlers or [LineHandler()]
+            logger.setLevel(logging.ERROR)
+            logger.propagate = False
         handler = signals.current_stop_handler()
         with nullcontext() if handler is None else handler.with_listener(self._request_shutdown):
             self.run(sockets=[self._bound])
@@ -195,12 +199,3 @@ class Server(uvicorn.Server):
         """Begin to shut down, and let every answer from now on close its connection."""
         self._signal_number = signal_number
         self.should_exit = True
-
-
-def _log_library_errors() -> None:
-    """Log errors of uvicorn and asyncio, but nothing else that they say."""
-    for name in ("uvicorn.error", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.handlers = logging.getLogger("transformer_cli").handlers or [LineHandler()]
-        logger.setLevel(logging.ERROR)
-        logger.propagate = False

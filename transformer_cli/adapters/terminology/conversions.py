@@ -57,10 +57,6 @@ class _Conversion(NamedTuple):
     """gettext's flag, without -format"""
 
     @property
-    def may_have_number(self) -> bool:
-        return self.format not in _WITHOUT_NUMBERS and not re.search(r"(?<!')\*", self.text)
-
-    @property
     def numbered(self) -> str:
         """The conversion with numbers, such as %2$s."""
         numbers = count(self.number)
@@ -130,7 +126,9 @@ class Conversions:
         return any(map(self._loses, self._orders(text)))
 
     def _loses(self, order: list[int]) -> bool:
-        return order != sorted(order) and not all(self._found[index].may_have_number for index in order)
+        found = [self._found[index] for index in order]
+        have_none = any(each.format in _WITHOUT_NUMBERS or re.search(r"(?<!')\*", each.text) for each in found)
+        return order != sorted(order) and have_none
 
     def _orders(self, text: str) -> Iterator[list[int]]:
         """Yield the indices of each group's conversions, in the order of a text."""
