@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 
 from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.errors import ConfigError
@@ -96,14 +97,10 @@ class PlaceholderFinder:
         found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
         found = [each for each in found if each[0] < each[1]]
         taken = TakenSpans(text, found)
-        candidates: list[list[Span]] = []  # lists of alternatives
-        if self.builtin:
-            matches = [each.span() for each in PLACEHOLDERS.finditer(_mask_code(text)) if _is_placeholder(each[0])]
-            candidates += ([_with_brackets(text, *span), span] for span in matches)
-        stand_ins = (each.span() for each in re.finditer(rf"{SENTINEL}|{STAND_IN.pattern}", text))
-        candidates += ([_with_brackets(text, *span), span] for span in stand_ins)
-        for alternatives in candidates:
-            if free := next(filter(taken.is_free, alternatives), None):
+        matches = PLACEHOLDERS.finditer(_mask_code(text)) if self.builtin else iter(())
+        stand_ins = re.finditer(rf"{SENTINEL}|{STAND_IN.pattern}", text)
+        for span in [each.span() for each in chain(filter(_is_placeholder, matches), stand_ins)]:
+            if free := next(filter(taken.is_free, (_with_brackets(text, *span), span)), None):
                 found.append(taken.take(free))
         return sorted(found)
 
@@ -150,9 +147,10 @@ def _mask_code(text: str) -> str:
     return "".join(characters)
 
 
-def _is_placeholder(found: str) -> bool:
+def _is_placeholder(found: re.Match[str]) -> bool:
     """Whether a match of PLACEHOLDERS is a placeholder: &amp; is one; &x; and letters such as &uuml; are not."""
-    return found[0] != "&" or not (is_word(html.unescape(found)[:1]) or html.unescape(found) == found)
+    character = html.unescape(found[0])
+    return found[0][0] != "&" or not (is_word(character[:1]) or character == found[0])
 
 
 def _with_brackets(text: str, start: int, end: int) -> Span:
