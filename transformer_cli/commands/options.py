@@ -167,19 +167,18 @@ def check_plain_text(*paths: Path | None, refuses: bool = False) -> None:
 def warn_if_not_plain(beginning: bytes, name: Path | str, *, refuses: bool = False) -> None:
     """Warns if a file with these first bytes does not look like plain text. refuses: as in `check_plain_text`."""
     from transformer_cli.adapters.documents import files
-    from transformer_cli.adapters.documents.files import FORMATS, PLAIN_TEXT, other_kind_by_name
     from transformer_cli.text.file_formats import MAY_BE_PLAIN, detect_format
 
     found, named = detect_format(beginning), None
     if refuses and isinstance(name, Path):
-        named = other_kind_by_name(name)
+        named = files.other_kind_by_name(name)
         if not named and found in (None, *MAY_BE_PLAIN) and not files.may_be_plain_by_name(name):
             named = "neither plain text nor a known format, by its name"
     if form := named or found:
-        known = next((each for each, one in FORMATS.items() if form in one.names), None)
+        known = next((each for each, one in files.FORMATS.items() if form in one.names), None)
         what = form if named else f"apparently {form}"
         if refuses and form not in MAY_BE_PLAIN:
-            documents = ", ".join(each for each in FORMATS if each != PLAIN_TEXT)
+            documents = ", ".join(each for each in files.FORMATS if each != files.PLAIN_TEXT)
             converted = files.converter_by_name(Path(name)) or f"export its text as one of {documents}"
             remedy = f"use `--format {known}`" if known else converted
             raise DataError(f"{name}: {what}; {remedy}, or translate its lines, markup included, by `--format text`")
