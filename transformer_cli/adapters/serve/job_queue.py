@@ -268,12 +268,10 @@ class JobQueue:
             for job in others:
                 job.is_available = False
         batch: _Batch = []
-        left, limits = math.inf, self._limits
+        left, limits, most = math.inf, self._limits, self._limits.batch_lines
         for job in (first, *others):
             try:
-                while (
-                    len(batch) < limits.batch_lines and not job.future.done() and (part := job.next_part(left, limits))
-                ):
+                while len(batch) < most and not job.future.done() and (part := job.next_part(left, limits)):
                     batch.append((job, part))
                     left = min(left, limits.batch_cost) - part.cost
             except Exception as error:

@@ -80,15 +80,13 @@ class Directions:
         """
         known = {code.lower(): code for pair in self._by_pair for code in pair}
         known = {primary_subtag(code): known[code] for code in known if code.isalpha()} | known  # nb is also nob and no
-        codes = [source, target]
-        for side, code in enumerate(codes):
-            if not (side == 0 and code == AUTO):
-                found = known.get(code.lower()) or known.get(primary_subtag(code.lower()))
-                if found is None:
-                    raise DataError(f"{code[:50]} is not supported")
-                codes[side] = found
-        source, target = codes
-        confidence = 100.0
+
+        def find(code: str) -> str:
+            if not (found := known.get(code.lower()) or known.get(primary_subtag(code.lower()))):
+                raise DataError(f"{code[:50]} is not supported")
+            return found
+
+        source, target, confidence = AUTO if source == AUTO else find(source), find(target), 100.0
         if source == AUTO:
             source, confidence = (self.detect(text, target) or self.detect(text))[0]
         if (source, target) not in self._by_pair:
