@@ -120,12 +120,6 @@ def read_json_object(path: Path, *, is_optional: bool = False) -> dict[str, Any]
     return value
 
 
-def read_weight_names(table: str) -> list[tuple[str, str]]:
-    """Returns the pairs of a table in this folder: a pattern in another program's names of weights, and ours."""
-    lines = Path(__file__).with_name(table).read_text(encoding="utf-8").splitlines()
-    return [(theirs, ours) for theirs, ours in map(str.split, lines)]
-
-
 def find_languages(folder: Path, *names: object) -> LanguageCodes:
     """Returns the languages in a model's name, such as opus-mt-de-en, or otherwise in its README.
 

@@ -38,7 +38,27 @@ SUPPORTED_SEARCH: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("penalty_alpha", "exponential_decay_length_penalty"), (None,)),
 }
 """the same for settings that affect the search"""
-WEIGHT_NAMES = foreign.read_weight_names("hugging_face_names.txt")
+WEIGHT_NAMES = (
+    ("^model.encoder.layers.", "^encoder.layers."),
+    ("^model.decoder.layers.", "^decoder.layers."),
+    (".self_attn.", ".self_attention."),
+    (".encoder_attn.", ".cross_attention."),
+    (".q_proj.", ".q."),
+    (".k_proj.", ".k."),
+    (".v_proj.", ".v."),
+    (".out_proj.", ".o."),
+    (".self_attn_layer_norm.", ".residuals.0.norm."),
+    (".encoder_attn_layer_norm.", ".residuals.1.norm."),
+    ("^encoder*.final_layer_norm.", "^encoder*.residuals.1.norm."),
+    ("^decoder*.final_layer_norm.", "^decoder*.residuals.2.norm."),
+    (".fc1.", ".feed_forward.inner."),
+    (".fc2.", ".feed_forward.outer."),
+    ("^model.shared.", "^tokens."),
+    ("^model.encoder.embed_tokens.", "^source_embedding.tokens."),
+    ("^model.decoder.embed_tokens.", "^target_embedding.tokens."),
+    ("^lm_head.", "^output."),
+    ("^final_logits_bias", "^output.bias"),
+)
 """replacements that turn their names into ours, applied in order; in reverse order they turn ours into theirs. ^ is the
 beginning of a name; * is any text, which stays"""
 MODEL_KEYS: Mapping[str, tuple[str, Any]] = {

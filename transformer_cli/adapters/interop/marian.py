@@ -40,7 +40,26 @@ SUPPORTED: Mapping[str, tuple[object, ...]] = {
 """Marian's settings that affect what the model computes, with the values that tfm supports"""
 VOCABULARY_FILES = ("*.spm", "*vocab*.yml", "*vocab*.yaml", "*vocab*.json", "*vocab*.txt")
 SENTENCEPIECE_FILES = ["source.spm", "target.spm"]
-WEIGHT_NAMES = foreign.read_weight_names("marian_names.txt")
+WEIGHT_NAMES: tuple[tuple[str, str], ...] = (
+    (r"^(encoder|decoder)_l(\d+)_", r"\1.layers.\2."),
+    (r"\.self_([Wb])([qkvo])$", r".self_attention.\2.\1"),
+    (r"\.context_([Wb])([qkvo])$", r".cross_attention.\2.\1"),
+    (r"\.ffn_([Wb])1$", r".feed_forward.inner.\1"),
+    (r"\.ffn_([Wb])2$", r".feed_forward.outer.\1"),
+    (r"\.self_Wo_ln_", ".residuals.0.norm."),
+    (r"\.context_Wo_ln_", ".residuals.1.norm."),
+    (r"^(encoder.*)\.ffn_ffn_ln_", r"\1.residuals.1.norm."),
+    (r"^(decoder.*)\.ffn_ffn_ln_", r"\1.residuals.2.norm."),
+    (r"^(encoder|decoder)_top_ln_", r"\1.norm."),
+    (r"\.(scale|W)(_pre|_top)?$", ".weight"),
+    (r"\.(bias|b)(_pre|_top)?$", ".bias"),
+    (r"^decoder_ff_logit_out_b$", "output.bias"),
+    (r"^decoder_ff_logit_out_Wt?$", "output.weight"),
+    (r"^Wemb$", "tokens.weight"),
+    (r"^encoder_Wemb$", "source_embedding.tokens.weight"),
+    (r"^decoder_Wemb$", "target_embedding.tokens.weight"),
+    (r"^Wpos$", "positions.weight"),
+)
 """replacements that turn Marian's names into ours, applied in order; Marian counts layers from 1"""
 
 
