@@ -109,7 +109,7 @@ def translate_folder(translator: "Translator", folder: Path, output: Path, add_r
 
     Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
     """
-    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_kind_by_name
+    from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_format
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts, checks = Counter[str](), Counter[str]()
@@ -140,7 +140,7 @@ def translate_folder(translator: "Translator", folder: Path, output: Path, add_r
                 n_failed += 1
                 log.error("%s", error)
             bar.update()
-    others.sort(key=lambda name: other_kind_by_name(Path(name)) in (None, *BINARY_NAMES))  # first those with text
+    others.sort(key=lambda name: other_format(Path(name))[0] in ("", *BINARY_NAMES))  # first those with text
     copied = f", {len(others):,} copied unchanged ({first_few(others, MAX_LISTED_FILES)})" if others else ""
     there = f", {n_there:,} there already" if n_there else ""
     described = describe_counts(counts, checks)

@@ -169,9 +169,9 @@ def warn_if_not_plain(beginning: bytes, name: Path | str, *, refuses: bool = Fal
     from transformer_cli.adapters.documents import files
     from transformer_cli.text.file_formats import MAY_BE_PLAIN, detect_format
 
-    found, named = detect_format(beginning), None
+    found, named, converted = detect_format(beginning), "", ""
     if refuses and isinstance(name, Path):
-        named = files.other_kind_by_name(name)
+        named, converted = files.other_format(name)
         if not named and found in (None, *MAY_BE_PLAIN) and not files.may_be_plain_by_name(name):
             named = "neither plain text nor a known format, by its name"
     if form := named or found:
@@ -179,8 +179,7 @@ def warn_if_not_plain(beginning: bytes, name: Path | str, *, refuses: bool = Fal
         what = form if named else f"apparently {form}"
         if refuses and form not in MAY_BE_PLAIN:
             documents = ", ".join(each for each in files.FORMATS if each != files.PLAIN_TEXT)
-            converted = files.converter_by_name(Path(name)) or f"export its text as one of {documents}"
-            remedy = f"use `--format {known}`" if known else converted
+            remedy = f"use `--format {known}`" if known else converted or f"export its text as one of {documents}"
             raise DataError(f"{name}: {what}; {remedy}, or translate its lines, markup included, by `--format text`")
         remedy = f"; use `tfm translate --format {known}` to translate its text" if known else ""
         log.warning("%s: %s; each of its lines is read as a sentence%s", name, what, remedy)

@@ -162,8 +162,6 @@ class Block:
 class Unescaped(str):
     """Text of a translation that is not yet escaped for the file format."""
 
-    __slots__ = ()
-
 
 Writer = Callable[[Sequence[str]], str]
 """Joins the markup and the `Unescaped` text of a block into text of the file"""
@@ -270,11 +268,8 @@ class Builder:
         self._line += _count_lines(self._raw[self._n_counted :])
         self._n_counted = len(self._raw)
         leading = raw[: len(raw) - len(raw.lstrip())]
-        return (
-            self.place
-            if self.place.unit
-            else Place(f"{self.document.place}line {self._line + _count_lines([leading])}")
-        )
+        in_line = Place(f"{self.document.place}line {self._line + _count_lines([leading])}")
+        return self.place if self.place.unit else in_line
 
     def add(self, inline: Inline) -> None:
         """Add text, markup, or what ends the block."""
@@ -527,10 +522,7 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         spans.append((start, end))
     last_ends: dict[int, int] = {}  # the end of each element's last proportional child; these stay in order
-    earliest, ended = (
-        [0],
-        [(0, 0)],
-    )  # the first offset of each element; ends, old and new, of those from before the block
+    earliest, ended = [0], [(0, 0)]  # first offsets of elements; ends, old and new, of those from before the block
     for index, each in enumerate(block.elements[1:], start=1):
         (first, last), (start, end) = spans[each.parent], spans[index]
         is_placed = start < end or not _has_word(block, each)

@@ -26,7 +26,7 @@ class FileFormat:
     """A format of documents."""
 
     names: tuple[str, ...]
-    """its name for users, then others that `detect_format` and `other_kind_by_name` return"""
+    """its name for users, then others that `detect_format` and `other_format` return"""
     suffixes: tuple[str, ...]
     is_text: bool = True
     """whether it can be printed"""
@@ -96,13 +96,13 @@ def is_misnamed(path: Path, file_format: str, *, any_text: bool = False) -> bool
 
     file_format: a key of FORMATS. any_text: whether the suffix of any text format is fine.
     """
-    known, other = format_by_name(path), other_kind_by_name(path)
+    known, (other, _) = format_by_name(path), other_format(path)
     if any_text:
         return other in BINARY_NAMES or (known is not None and not FORMATS[known].is_text)
     if known == PLAIN_TEXT:
         return not FORMATS[file_format].is_text
     fitting = MAY_BE_PLAIN if file_format == PLAIN_TEXT else FORMATS[file_format].names
-    return known != file_format if known else other not in (None, *fitting)
+    return known != file_format if known else other not in ("", *fitting)
 
 
 def format_by_name(path: Path) -> str | None:
@@ -110,16 +110,9 @@ def format_by_name(path: Path) -> str | None:
     return next((name for name, file_format in FORMATS.items() if _suffix(path) in file_format.suffixes), None)
 
 
-def other_kind_by_name(path: Path) -> str | None:
-    """Returns the format of a file that tfm does not translate, by its suffix; None for all other suffixes."""
-    name, _ = _OTHER_FILES.get(_suffix(path), ("", ""))
-    return name or None
-
-
-def converter_by_name(path: Path) -> str | None:
-    """Returns how to convert a file with this suffix into a document that tfm translates; None if it is not known."""
-    _, how = _OTHER_FILES.get(_suffix(path), ("", ""))
-    return how or None
+def other_format(path: Path) -> tuple[str, str]:
+    """Returns the format of a file that tfm does not translate, by its suffix, and how to convert it; "": not known."""
+    return _OTHER_FILES.get(_suffix(path), ("", ""))
 
 
 def may_be_plain_by_name(path: Path) -> bool:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from transformer_cli.adapters.corpora.json_messages import LOCALE, json_strings
-from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
-from transformer_cli.adapters.documents.markup import parse_inlines
+from transformer_cli.adapters.documents.blocks import Inline, Place
+from transformer_cli.adapters.documents.markup import message_builder
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile, decode_text
 from transformer_cli.adapters.terminology.conversions import Conversions
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
@@ -30,11 +30,9 @@ def parse_json(content: bytes, languages: LanguagePair, settings: TranslationSet
     """Parse the messages of JSON. Raises DataError for other files."""
     text, encode = decode_text(content)
     strings = [*json_strings(text)]  # raises an error for other text
-    escape, kept, named, done = escape_like(text), Counter[str](), list[LanguagePair](), 0
-    build = Builder(escaping_writer(escape))
-    conversions = build.document.conversions
+    build, kept = message_builder(text, escape_like(text), languages, settings), Counter[str]()
+    conversions, named, done = build.document.conversions, list[LanguagePair](), 0
     conversions.keeps_code = True
-    conversions.is_enabled = settings.protect and not STAND_IN.search(text)
     for each in strings:
         start, end = each.span[0] + 1, each.span[1] - 1
         if each.key == LOCALE:
@@ -48,8 +46,8 @@ def parse_json(content: bytes, languages: LanguagePair, settings: TranslationSet
             build.end_block(text[done:start])
             build.place = Place(f"key {each.key[-MAX_PLACE_CHARS:]}")
             conversions.start_message()
-            inlines = [*_inlines(conversions.replace(text[start:end]), conversions)]
-            kept[NO_LETTER] += not build.add_inlines(parse_inlines(inlines, escape, languages))
+            inlines = build.parse_text([*_inlines(conversions.replace(text[start:end]), conversions)])
+            kept[NO_LETTER] += not build.add_inlines(inlines)
             done = end
     build.end_block(text[done:])
     return ParsedFile([build.document], encode, kept, named)

@@ -29,6 +29,7 @@ from transformer_cli.adapters.documents.branches import find_code
 from transformer_cli.adapters.documents.parsed_file import decode_text, parse_marked
 from transformer_cli.adapters.documents.xmltext import XML_ENCODING
 from transformer_cli.adapters.terminology.placeholders import STAND_IN
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.text.alignment import Span
 from transformer_cli.text.languages import is_language_code, is_other_language, is_own_name
 from transformer_cli.text.lines import has_letter
@@ -120,20 +121,19 @@ _TEXT_WRITER = escaping_writer(partial(html.escape, quote=False))
 
 
 def decode_page(content: bytes) -> tuple[str, Callable[[str], bytes]]:
-    """Like `decode_text`, in the encoding that a page declares; what it lacks is encoded as references: &#8222;."""
-    return decode_text(content, html_encoding(content), "xmlcharrefreplace")
+    """Like `decode_text`, in the encoding that a page declares; what it lacks is encoded as references: &#8222;.
 
-
-def html_encoding(content: bytes) -> str:
-    """Returns the encoding that a page declares; UTF-8 if it declares none that Python knows."""
+    It is UTF-8 if the page declares none that Python knows.
+    """
     head = _HTML_COMMENT.sub(b"", content[:ENCODING_SEARCH_BYTES])
     xml_declaration = XML_ENCODING.match(head)
     declared = xml_declaration or _META_CHARSET.search(head)
     try:
         found = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
     except LookupError:
-        return "utf-8"
-    return found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
+        found = "utf-8"
+    found = found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
+    return decode_text(content, found, "xmlcharrefreplace")
 
 
 def parse_html(
@@ -185,6 +185,16 @@ def parse_inlines(inlines: Sequence[Inline], escape: Callable[[str], str], langu
         run = [*group]
         found += run if is_element else _Reader(run, escape, languages).read()
     return found
+
+
+def message_builder(
+    file: str, escape: Callable[[str], str], languages: tuple[str, str], settings: TranslationSettings
+) -> Builder:
+    """Returns a builder for messages with HTML and placeholders. file: its text. escape: see `parse_inlines`."""
+    build = Builder(escaping_writer(escape))
+    build.parse_text = partial(parse_inlines, escape=escape, languages=languages)
+    build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(file)
+    return build
 
 
 class _Reader:

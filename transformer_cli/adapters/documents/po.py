@@ -8,14 +8,13 @@ header (Plural-Forms) says that there is only one, or one for each of msgid and 
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from itertools import pairwise
 
 from transformer_cli.adapters.corpora.po import MARKS, Message, header_languages, parse_messages, po_encoding, unescape
-from transformer_cli.adapters.documents.blocks import Builder, Inline, Place, escaping_writer
-from transformer_cli.adapters.documents.markup import parse_inlines
+from transformer_cli.adapters.documents.blocks import Builder, Inline, Place
+from transformer_cli.adapters.documents.markup import message_builder
 from transformer_cli.adapters.documents.parsed_file import LINE, NO_LETTER, LanguagePair, ParsedFile, decode_text
-from transformer_cli.adapters.terminology.placeholders import STAND_IN, TERMINAL_CODE
+from transformer_cli.adapters.terminology.placeholders import TERMINAL_CODE
 from transformer_cli.config.schema import TranslationSettings
 
 _MESSAGE_PART = re.compile(
@@ -39,10 +38,8 @@ def parse_po(
     """Parse the messages of a catalogue. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
-    build, kept = Builder(escaping_writer(_escape)), Counter[str]()
+    build, kept = message_builder(text, _escape, languages, settings), Counter[str]()
     build.document.conversions.keeps_code = True
-    build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(text)
-    build.parse_text = partial(parse_inlines, escape=_escape, languages=languages)
     forms: Sequence[str] = ()  # see `_add_message`
     named = list[LanguagePair]()
     for message in parse_messages(LINE.findall(text)):

@@ -80,9 +80,8 @@ def translate_file(
         if any(map(is_other_language, named, languages)):
             source, target = (name[:40] or own for name, own in zip(named, languages, strict=True))
             warnings = [f"is marked as {source} → {target}, but the run translates {' → '.join(languages)}"]
-    if (
-        warnings and file_format not in ("html", "epub") and not translator.settings.any_language
-    ):  # many name a wrong one
+    may_be_wrong = file_format in ("html", "epub")  # as many are
+    if warnings and not (may_be_wrong or translator.settings.any_language):
         raise DataError(f"{warnings[0]}; use another run, or insist with any_language (--any-language)")
     warnings += parsed.warnings
     warnings += [MOSTLY_OTHER.format(languages[0])] * any(each.is_mostly_other for each in parsed.documents)

@@ -103,13 +103,9 @@ _Parts = list[str | Block]
 class _RunTag(str):
     """The start tag and properties of a run, put before its words."""
 
-    __slots__ = ()
-
 
 class _PunctuationRunTag(_RunTag):
     """The same before text without a letter or digit."""
-
-    __slots__ = ()
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from transformer_cli.adapters.corpora.xliff_state import (
     is_untranslated_copy,
     xliff_version,
 )
-from transformer_cli.adapters.documents.blocks import Builder, Inline, InlineKind, Place, escaping_writer, nested_pairs
-from transformer_cli.adapters.documents.markup import parse_inlines
+from transformer_cli.adapters.documents.blocks import Builder, Inline, InlineKind, Place, nested_pairs
+from transformer_cli.adapters.documents.markup import message_builder
 from transformer_cli.adapters.documents.parsed_file import NO_LETTER, LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.xmltext import (
     XmlEvent,
@@ -32,7 +32,6 @@ from transformer_cli.adapters.documents.xmltext import (
     tag_name,
     xml_events,
 )
-from transformer_cli.adapters.terminology.placeholders import STAND_IN
 from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import has_letter
@@ -64,10 +63,7 @@ def parse_xliff(
 ) -> ParsedFile:
     """Parse the segments of a file. Raises DataError for other versions."""
     text, encode = decode_xml(content)
-    escape, kept = escape_like(text), Counter[str]()
-    build = Builder(escaping_writer(escape))
-    build.parse_text = partial(parse_inlines, escape=escape, languages=languages)
-    build.document.conversions.is_enabled = settings.protect and not STAND_IN.search(text)
+    build, kept = message_builder(text, escape_like(text), languages, settings), Counter[str]()
     version, unit = XLIFF_1, list[XmlEvent]()
     of_unit = dict[str, str]()  # a unit's attributes, by the names that they have in XLIFF 1
     without_target = list[tuple[int, str]]()  # elements that name the source language only, and their indices
