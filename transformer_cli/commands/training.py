@@ -80,8 +80,6 @@ def prepare(
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
     if both_directions and like:
         raise typer.BadParameter("--both-directions cannot be used with --like, whose run decides it; leave it out")
-    if files and multi30k_dir:
-        raise typer.BadParameter("--multi30k-dir cannot be used with FILEs; leave one of them out")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
