@@ -94,8 +94,11 @@ class PlaceholderFinder:
 
     def find(self, text: str) -> list[Span]:
         """Like `spans`, without the cache."""
-        found = [_strip_span(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
-        found = [each for each in found if each[0] < each[1]]
+        found = list[Span]()
+        for each in re.finditer(self.pattern, text) if self.pattern else ():
+            if inner := each[0].strip():
+                start = each.start() + each[0].index(inner)
+                found.append((start, start + len(inner)))
         taken = TakenSpans(text, found)
         matches = PLACEHOLDERS.finditer(_mask_code(text)) if self.builtin else iter(())
         stand_ins = re.finditer(rf"{SENTINEL}|{STAND_IN.pattern}", text)
@@ -163,8 +166,3 @@ def _with_brackets(text: str, start: int, end: int) -> Span:
     while width := next(filter(has_brackets, (1, 2)), 0):
         start, end = start - width, end + width
     return start, end
-
-
-def _strip_span(text: str, start: int, end: int) -> Span:
-    found = text[start:end]
-    return start + len(found) - len(found.lstrip()), start + len(found.rstrip())
