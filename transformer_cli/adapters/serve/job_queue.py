@@ -1,10 +1,6 @@
 """A queue of jobs, and the threads (workers) that compute them in batches. Knows translators and lines, but no HTTP.
 
-Each request is a job. Its cost is its characters × the hypotheses of its search. Short jobs, which cost at most
-`Limits.short_job_cost`, come before long ones; but when `long_job_delay_s` have passed since the last batch of a long
-job, a long one is next, so that none waits for ever. A free worker fills a batch up to `batch_cost`: first from the
-next job, then from jobs of the same run and settings that do not cost more. An encoded line costs at least TOKEN_COST
-per token.
+Each request is a job. docs/decisions/serving.md says what a job costs, and in which order jobs are computed.
 """
 
 import math
