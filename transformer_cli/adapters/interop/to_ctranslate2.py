@@ -193,9 +193,7 @@ def write_model(
 
     def weight(name: str) -> Any:
         if name not in parameters:
-            raise ConfigError(
-                f"{name}: the model's code has no such weight, but the format needs it; use the run itself"
-            )
+            raise ConfigError(f"{name}: the model's code lacks this weight, which the format needs; use the run itself")
         unused.discard(name)
         return parameters[name].detach().cpu().numpy()
 

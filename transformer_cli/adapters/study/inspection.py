@@ -167,9 +167,7 @@ class Inspection:
             "attention": [
                 {
                     **{name: getattr(each, name) for name in ("kind", "layer", "head")},
-                    "scores": [
-                        [None if score == -math.inf else score for score in row] for row in each.scores.tolist()
-                    ],
+                    "scores": [[None if math.isinf(score) else score for score in row] for row in each.scores.tolist()],
                     "weights": each.weights.tolist(),
                 }
                 for each in maps
@@ -371,9 +369,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]
     if not rows:
-        raise DataError(
-            f"{where}: no vector for any word of the sentence; give words of its language, separated by spaces"
-        )
+        raise DataError(f"{where}: no vector for any of the words; give words of its language, separated by spaces")
     if missing:
         log.warning("%s: no vector for %s; left out", where, ", ".join(dict.fromkeys(missing)))
     words = [word for word in words if word in rows]

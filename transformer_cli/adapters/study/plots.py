@@ -381,15 +381,14 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) ->
 def draw_words(words: "WordAttention") -> Figure:
     """Draw the attention among word vectors, and below it the vectors in two dimensions."""
     labels = _labels(words.words)
+    formula = f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)"
     group = MapGroup(
         title="attention of word vectors to one another, without a model (Q = K = V)",
         row_label="word …",
         column_label="… attends to word",
         targets=[labels[position] for position in words.positions],
         sources=labels,
-        maps=[
-            (f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)", words.weights.numpy())
-        ],
+        maps=[(formula, words.weights.numpy())],
     )
     with plot_style(words.words):
         return draw_vectors(

@@ -248,5 +248,5 @@ def test_export_without_a_weight_of_the_format_is_refused(translator: Translator
     (model,) = deepcopy([*translator.engine.models])
     model.encoder.layers[0].self_attention.one = model.encoder.layers[0].self_attention.qkv
     del model.encoder.layers[0].self_attention.qkv
-    with pytest.raises(ConfigError, match=r"^encoder\.layers\.0\.self_attention\.qkv\.weight: .* no such weight, but"):
+    with pytest.raises(ConfigError, match=r"^encoder\.layers\.0\.self_attention\.qkv\.weight: .* lacks this weight, "):
         write_model(model, tmp_path, source=["a"], target=["a"])

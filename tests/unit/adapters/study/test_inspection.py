@@ -159,7 +159,7 @@ def test_attend_over_words_prefers_exact_spelling(vectors: str, caplog: pytest.L
 def test_attend_over_words_without_vectors_raises(vectors: str) -> None:
     with pytest.raises(DataError, match="the sentence has no letter"):
         attend_over_words(" \n", vectors)
-    with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):
+    with pytest.raises(DataError, match=r"some\.vec: no vector for any of the words"):
         attend_over_words("ein Hund", vectors)
     with pytest.raises(DataError, match=r"query dog: not among the words that have a vector; choose one of the, cat$"):
         attend_over_words("the dog cat", vectors, query="dog")
