@@ -1,10 +1,7 @@
 """The engine for exported models: ids in, hypotheses and log-probabilities out. The one owner of CTranslate2.
 
-CTranslate2 has its own search. Its length limit holds for a whole batch, so longer translations are cut. It leaves out
-the probability of forced tokens, and gives the probability of forbidden tokens to the others. Log-probabilities are
-therefore computed again after a forced prefix, a forbidden n-gram or a cut. <pad> and <sos> are always forbidden, but a
-trained model gives them hardly any probability. Unsupported settings are refused before the search. Knows tokens only
-by their names.
+CTranslate2 has its own search; docs/decisions/decoding.md lists how it differs from tfm's, and what is corrected and
+refused here. Knows tokens only by their names.
 """
 
 import logging
