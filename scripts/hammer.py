@@ -20,8 +20,9 @@ import struct
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -217,10 +218,6 @@ class Client:
             time.sleep(after_s)
         return "gone"
 
-    def asks_and_goes(self, after_s: float, address: str = "/translate", /, **parameters: object) -> str:
-        """Sends a request, and disconnects without an answer."""
-        return self.goes(self.written(address, **parameters), after_s)
-
     def written(self, address: str = "/translate", /, **parameters: object) -> bytes:
         """Returns the bytes of a request."""
         body = json.dumps(self.asked(**parameters)).encode()
@@ -279,15 +276,9 @@ Kind = tuple[int, str, Callable[[Client], str]]
 """its weight among all requests, what they are called, how they are made"""
 
 HONEST: list[Kind] = [
-    (650, "one", Client.one),
-    (40, "several", Client.several),
-    (20, "lines", Client.lines),
-    (40, "inspection", Client.inspection),
-    (10, "slow", Client.slow),
-    (40, "paragraph", Client.paragraph),
-    (20, "markup", Client.markup),
-    (20, "document", Client.document),
-    (40, "terms", Client.terms),
+    *((650, "one", Client.one), (40, "several", Client.several), (20, "lines", Client.lines)),
+    *((40, "inspection", Client.inspection), (10, "slow", Client.slow), (40, "paragraph", Client.paragraph)),
+    *((20, "markup", Client.markup), (20, "document", Client.document), (40, "terms", Client.terms)),
 ]
 # Little text that is much work, or was: searches of many hypotheses, signs that patterns may see twice.
 COSTLY: list[dict[str, object]] = [
@@ -304,19 +295,14 @@ COSTLY: list[dict[str, object]] = [
 CHUNKED = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 200_000
 LESS_A_BYTE = f"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {2 * MIB}\r\n\r\n".encode()
 LESS_A_BYTE += b" " * (2 * MIB - 1)
+PART = b'--b\r\n%b: x\r\nContent-Disposition: form-data; name="f"\r\n\r\nx\r\n' % (b"X" * 900)
 LARGE = [  # without a key in them
     (json.dumps({"q": "Hund", "glossary": dict.fromkeys(map(str, range(160_000)), 1)}).encode(), JSON),
     (b'{"q": [' + b"[]," * 600_000 + b"[]]}", JSON),
     (b"{" + b",".join(b'"k%d":1' % number for number in range(160_000)) + b"}", JSON),
     (b"q=" + b"%41" * 690_000, FORM),
     (b"q=Hund&glossary={" + b",".join(b'"%d":1' % number for number in range(160_000)) + b"}", FORM),
-    (
-        b"".join(
-            b'--b\r\n%b: x\r\nContent-Disposition: form-data; name="f"\r\n\r\nx\r\n' % (b"X" * 900) for _ in range(900)
-        )
-        + b"--b--\r\n",
-        MULTIPART,
-    ),
+    (PART * 900 + b"--b--\r\n", MULTIPART),
 ]
 WITHIN_LIMITS: list[dict[str, object]] = [
     {"q": "\n".join([("{{ {% <% ${ %( $t( ‹? " * 170)[:3900]] * 25)},
@@ -329,18 +315,15 @@ HOSTILE: list[Kind] = [
     (20, "wrong key", lambda client: client.asks_wrongly([{"api_key": each} for each in WRONG_KEYS], 403)),
     (10, "brackets", lambda client: client.asks_wrongly([{"q": "[" * 499}], 200, 400)),  # each is a token
     (4, "costly", lambda client: client.asks_wrongly(COSTLY, 200, 400)),
-    (15, "not_http", Client.not_http),
-    (20, "dropped", Client.dropped),
-    (15, "idle", Client.idle),
-    (30, "large body", Client.large),
-    (20, "reset", Client.reset),
+    *((15, "not_http", Client.not_http), (20, "dropped", Client.dropped), (15, "idle", Client.idle)),
+    *((30, "large body", Client.large), (20, "reset", Client.reset)),
     # clients that disconnect after a while, without reading an answer
-    (5, "unread", lambda client: client.asks_and_goes(1.0, "/inspect/steps", q=" ".join(client.some(4, 4)))),
-    (10, "long", lambda client: client.asks_and_goes(0.05, q=" ".join(client.some(40, 40))[:3900])),
-    (4, "hypotheses", lambda client: client.asks_and_goes(0.2, q="\n".join(["a " * 240] * 20), alternatives=10)),
-    (10, "within limits", lambda client: client.asks_and_goes(5.0, **client.chance.choice(WITHIN_LIMITS))),
+    (5, "unread", lambda client: client.goes(client.written("/inspect/steps", q=" ".join(client.some(4, 4))), 1.0)),
+    (10, "long", lambda client: client.goes(client.written(q=" ".join(client.some(40, 40))[:3900]), 0.05)),
+    (4, "hypotheses", lambda client: client.goes(client.written(q="\n".join(["a " * 240] * 20), alternatives=10), 0.2)),
+    (10, "within limits", lambda client: client.goes(client.written(**client.chance.choice(WITHIN_LIMITS)), 5.0)),
     (4, "chunked", lambda client: client.goes(CHUNKED)),
-    (15, "less a byte", lambda client: client.goes(LESS_A_BYTE, after_s=1.0)),
+    (15, "less a byte", lambda client: client.goes(LESS_A_BYTE, 1.0)),
 ]
 
 
@@ -350,24 +333,20 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     n_requests = parser.parse_args().requests
     with TemporaryDirectory() as temporary:
-        folder = _trained(Path(temporary))
+        config, data_dir = load_config(None, CONFIG), Path(temporary, "data")
+        prepare(config, data_dir=data_dir)
+        folder = train(config, data_dir=data_dir, runs_dir=Path(temporary, "runs")).folder
         translator = Translator(folder, device="cpu")
         lines, terms = _sentences(translator), Path(temporary) / "terms.tsv"
         own, *glossaries = _glossaries(lines, random.Random(0))
         terms.write_text("".join(f"{source}\t{target}\n" for source, target in own.items()), encoding="utf-8")
         translator = translator.with_terms(own)
         asked, data = [*lines, "\0"], translator.run.config.data
-        known = Known(
-            (data.source, data.target),
-            dict(zip(asked, translator.translate(asked), strict=True)),
-            [
-                (line, each, translator.with_terms(each).translate([line])[0])
-                for line, each in zip(lines, glossaries, strict=False)
-            ],
-        )
+        answers, with_terms = translator.translate(asked), zip(lines, glossaries, strict=False)
+        termed = [(line, each, translator.with_terms(each).translate([line])[0]) for line, each in with_terms]
+        known = Known((data.source, data.target), dict(zip(asked, answers, strict=True)), termed)
         say(f"{len(known.answers)} sentences, of which the answers are known; the server starts")
-        named = ("--glossary", str(terms))
-        with serving(folder, Path(temporary), {"TFM_API_KEY": KEY}, named) as server:
+        with serving(folder, Path(temporary), {"TFM_API_KEY": KEY}, ("--glossary", str(terms))) as server:
             quiet, found = Found(), Found()
             hammer(server, known, HONEST, max(CLIENTS, n_requests // 10), quiet)
             hangups = threading.Thread(target=reload, args=(server, folder, found, n_requests))
@@ -414,11 +393,8 @@ def hammer(server: Server, known: Known, kinds: Sequence[Kind], n_requests: int,
         connection.close()
 
     started = time.perf_counter()
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        deque(pool.map(work, range(CLIENTS)), 0)  # which raises what a client did not expect
     for connection in found.idle:
         connection.close()
     say(f"{n_requests:,} requests of {CLIENTS} clients took {time.perf_counter() - started:.0f} s")
@@ -438,13 +414,6 @@ def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
         if number == 1:
             gone.rename(config)
     say(f"opened anew {RELOADS} times")
-
-
-def _trained(folder: Path) -> Path:
-    """Trains a small model on the embedded corpus."""
-    config = load_config(None, CONFIG)
-    prepare(config, data_dir=folder / "data")
-    return train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder
 
 
 def _sentences(translator: Translator) -> list[str]:

@@ -1,12 +1,13 @@
 """Checks that reading users' text takes linear time: at most 12 times as long for 8 times the length.
 
 `make linear` prints a table of all readers, each with its slowest input, and fails if one is too slow. A reader is a
-function in READERS, with inputs made of its special characters, or a pattern compiled in a module of READ_IN, with
+function in READERS, with inputs made of its special characters, or a pattern compiled in a module below ROOMS, with
 inputs made of the pattern's characters. The time is processor time, the best of five runs.
 """
 
 import gc
 import importlib
+import pkgutil
 import re
 import sys
 import tempfile
@@ -20,23 +21,14 @@ from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
+import transformer_cli
 from transformer_cli.adapters.corpora import cleaning, formats, notices
+from transformer_cli.adapters.documents import json_text, markdown, markup, opendocument, po, subtitles, word, xliff
 from transformer_cli.adapters.documents.blocks import Document
-from transformer_cli.adapters.documents.json_text import parse_json
-from transformer_cli.adapters.documents.markdown import parse_text
-from transformer_cli.adapters.documents.markup import parse_html
-from transformer_cli.adapters.documents.opendocument import parse_part as parse_odf
-from transformer_cli.adapters.documents.po import parse_po
-from transformer_cli.adapters.documents.subtitles import parse_subtitles
 from transformer_cli.adapters.documents.translate import join_with_links
-from transformer_cli.adapters.documents.word import parse_part
-from transformer_cli.adapters.documents.xliff import parse_xliff
 from transformer_cli.adapters.serve.languages import MAX_DETECT_CHARS, _probabilities
-from transformer_cli.adapters.terminology import glossary, list_numbers
-from transformer_cli.adapters.terminology.annotations import has_repeats, missing_numbers
-from transformer_cli.adapters.terminology.conversions import Conversions, has_other_directives
+from transformer_cli.adapters.terminology import annotations, conversions, glossary, list_numbers, template_code
 from transformer_cli.adapters.terminology.placeholders import PlaceholderFinder
-from transformer_cli.adapters.terminology.template_code import code_ends
 from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, TranslationSettings
 from transformer_cli.errors import DataError
 from transformer_cli.pipeline import Translation
@@ -60,19 +52,7 @@ def names(text: str) -> list[str]:
     return text.split()
 
 
-READ_IN = names(
-    "adapters.corpora.po adapters.corpora.cleaning adapters.corpora.formats adapters.corpora.notices "
-    "adapters.corpora.json_messages adapters.corpora.termbases adapters.documents.json_text "
-    "adapters.documents.markdown "
-    "adapters.documents.blocks adapters.documents.branches adapters.documents.po adapters.documents.markup "
-    "adapters.documents.parsed_file adapters.documents.opendocument "
-    "adapters.documents.subtitles adapters.documents.word adapters.documents.xliff "
-    "adapters.documents.xmltext adapters.interop.foreign adapters.serve.request_bodies "
-    "adapters.terminology.annotations adapters.terminology.conversions adapters.terminology.glossary "
-    "adapters.terminology.list_numbers adapters.terminology.placeholders adapters.terminology.template_code "
-    "system.terminal text.alignment text.codec text.file_formats text.languages text.lengths text.lines "
-    "text.normalization text.sentences"
-)
+ROOMS = ("transformer_cli.adapters.", "transformer_cli.text.", "transformer_cli.system.terminal")
 
 Reader = Callable[[str], object]
 
@@ -117,9 +97,6 @@ def measured(reader: Reader, given: str) -> Measured:
     if longer < MOST_S:
         longer = min(longer, seconds(LENGTH, ROUNDS - 1))
     return Measured(given, longer, longer / max(seconds(LENGTH // TIMES, ROUNDS), 1e-6))
-
-
-# What is measured
 
 
 def by_lines(call: Reader) -> Reader:
@@ -169,7 +146,7 @@ FORMATS = "c sh gcc-internal boost object-pascal lisp python-brace go qt"  # of 
 
 def reordered(text: str, *flags: str) -> str:
     """Replaces conversions of printf, and restores them in another order."""
-    found = Conversions()
+    found = conversions.Conversions()
     found.keeps_code = True
     found.start_message(flags)
     return found.restore(found.replace(text)[::-1])
@@ -219,14 +196,18 @@ def of_file(write: Callable[[str], str]) -> Reader:
 
 
 def tmx(text: str) -> str:
-    text = re.sub("[<&][^>;]*$", "", text)  # what has no end
-    sides = "".join(f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>' for code in ("de", "en"))
+    sides = "".join(f'<tuv xml:lang="{code}"><seg>{without_cut_off(text)}</seg></tuv>' for code in PAIR)
     return f"<tmx><header/><body><tu>{sides}</tu></body></tmx>"
 
 
+def without_cut_off(text: str) -> str:
+    """Returns XML without a tag or entity at its end that has no end."""
+    return re.sub("[<&][^>;]*$", "", text)
+
+
 def closed(text: str) -> str:
-    """Returns XML without a cut-off tag at its end, and with its missing end tags."""
-    text, open_ = re.sub("[<&][^>;]*$", "", text), list[str]()
+    """Returns XML `without_cut_off`, and with its missing end tags."""
+    text, open_ = without_cut_off(text), list[str]()
     for slash, name, empty in re.findall("<(/?)([\\w:-]+)[^>]*?(/?)>", text):
         if slash:
             open_.pop()
@@ -250,7 +231,7 @@ def slide(text: str) -> str:
 def rendered_json(*texts: str) -> None:
     for text in texts:
         with suppress(DataError):
-            opened = parse_json(text.encode(), PAIR, TranslationSettings())
+            opened = json_text.parse_json(text.encode(), PAIR, TranslationSettings())
             opened.render([(block.text, []) for block in opened.blocks])
 
 
@@ -270,7 +251,7 @@ def cues(text: str) -> bytes:
     return f"00:00:01,000 --> 00:00:02,000\n{text}".encode()
 
 
-def xliff(text: str) -> bytes:
+def xliff_file(text: str) -> bytes:
     """Returns a file with a unit whose source is the text."""
     attributes = " version='2.1'" * ("<segment>" in text[:100])
     return f"<xliff{attributes}><trans-unit><source>a</source></trans-unit>{closed(text)}</xliff>".encode()
@@ -367,11 +348,14 @@ READERS: dict[str, tuple[Reader, str]] = {
     "formats.read_texts (CSV)": (of_file(lambda text: f"de,en\n{text},b\n"), 'a b|""|" |a;'),
     "formats.read_texts (JSON)": (of_file(lambda text: f'{{"de": "{text}.", "en": "b"}}\n'), "a |\\\\ | "),
     "formats.read_texts (TMX)": (of_file(tmx), "a |&#10;|<ph/>|<!-- -->"),
-    "annotations.has_repeats": (has_repeats, "a|a |a b |犬|ー|ab ba |のは|ก"),
+    "annotations.has_repeats": (annotations.has_repeats, "a|a |a b |犬|ー|ab ba |のは|ก"),
     "notices.other_script": (lambda text: notices.other_script([text], "zh-TW"), "国|國|a|国國"),
     "notices.lost_letters": (lambda text: notices.lost_letters([text], "de"), "a |ä |a\u0308|a\u0323\u0308"),
-    "annotations.missing_numbers": (lambda text: missing_numbers(text, text[::-1]), "1|1.|1 |1 000 |12/|1.234,5 |٣"),
-    "po.parse_po": (lambda text: parse_po(message(text), PAIR), PO),
+    "annotations.missing_numbers": (
+        lambda text: annotations.missing_numbers(text, text[::-1]),
+        "1|1.|1 |1 000 |12/|1.234,5 |٣",
+    ),
+    "po.parse_po": (lambda text: po.parse_po(message(text), PAIR), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "glossary.replace_linked_words": (
         lambda text: glossary.replace_linked_words(text, TERMS.find(text), links_of(text), [(0, 5)]),
@@ -388,10 +372,12 @@ READERS: dict[str, tuple[Reader, str]] = {
         "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%1|{:|{a,:|~1,|~'|%[1]|%L|%0|``|`a |:a:`|--a=|-a |--a-",
     ),
     "conversions.has_other_directives": (
-        lambda text: [has_other_directives(text, text, [f"{each}-format"]) for each in ("other", *FORMATS.split())],
+        lambda text: [
+            conversions.has_other_directives(text, text, [f"{each}-format"]) for each in ("other", *FORMATS.split())
+        ],
         "%s |%%|%|%1|%-|~,|~~|{|{}|$|${a|%(",
     ),
-    "template_code.code_ends": (lambda text: code_ends(text, "<p>"), CODE),
+    "template_code.code_ends": (lambda text: template_code.code_ends(text, "<p>"), CODE),
     "alignment.original_spans": (
         lambda text: alignment.original_spans(text, text, spots(text), []),
         "a |e\u0301|\xad|ß|ﬂ|…",
@@ -405,25 +391,25 @@ READERS: dict[str, tuple[Reader, str]] = {
         lambda text: line_encoder.bounded_sentence_spans(text, "de", FINDER.spans),
         SENTENCES,
     ),
-    "markup.parse_html": (lambda text: parse_html(text, PAIR), HTML),
+    "markup.parse_html": (lambda text: markup.parse_html(text, PAIR), HTML),
     "markup.parse_html (XHTML)": (
-        lambda text: parse_html(f"<?xml ?>{text}"),
+        lambda text: markup.parse_html(f"<?xml ?>{text}"),
         "<script |<script/>|<title/>|<style a='/>'/>",
     ),
-    "blocks.Document.render": (lambda text: rendered(parse_html(text)), HTML),
-    "blocks.Document.render (DOCX)": (lambda text: rendered(parse_part(docx(text))), DOCX),
+    "blocks.Document.render": (lambda text: rendered(markup.parse_html(text)), HTML),
+    "blocks.Document.render (DOCX)": (lambda text: rendered(word.parse_part(docx(text))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
-    "markdown.parse_text": (lambda text: rendered(parse_text(text, PAIR, TranslationSettings())), MARKDOWN),
+    "markdown.parse_text": (lambda text: rendered(markdown.parse_text(text, PAIR, TranslationSettings())), MARKDOWN),
     "markdown.parse_text (MDX)": (
-        lambda text: rendered(parse_text(text, PAIR, TranslationSettings(), is_mdx=True)),
+        lambda text: rendered(markdown.parse_text(text, PAIR, TranslationSettings(), is_mdx=True)),
         "<A b={|<A>a</A>\n|<A b={{c}}>a</A> |{/* a */}|{a\n|{|<a |</a>\n|<|import a from 'b'\n|export const a = {\n|\"",
     ),
-    "subtitles.parse_subtitles": (lambda text: parse_subtitles(cues(text), PAIR), CUES),
-    "word.parse_part": (lambda text: parse_part(docx(text), PAIR[0], languages=PAIR), DOCX),
-    "word.parse_part (PPTX)": (lambda text: parse_part(slide(text), languages=PAIR, kind="slide"), PPTX),
-    "opendocument.parse_part": (lambda text: parse_odf(odf(text), PAIR[0], languages=PAIR), ODF),
-    "blocks.Document.render (ODF)": (lambda text: rendered(parse_odf(odf(text))), ODF),
-    "xliff.parse_xliff": (lambda text: parse_xliff(xliff(text), PAIR), XLIFF),
+    "subtitles.parse_subtitles": (lambda text: subtitles.parse_subtitles(cues(text), PAIR), CUES),
+    "word.parse_part": (lambda text: word.parse_part(docx(text), PAIR[0], languages=PAIR), DOCX),
+    "word.parse_part (PPTX)": (lambda text: word.parse_part(slide(text), languages=PAIR, kind="slide"), PPTX),
+    "opendocument.parse_part": (lambda text: opendocument.parse_part(odf(text), PAIR[0], languages=PAIR), ODF),
+    "blocks.Document.render (ODF)": (lambda text: rendered(opendocument.parse_part(odf(text))), ODF),
+    "xliff.parse_xliff": (lambda text: xliff.parse_xliff(xliff_file(text), PAIR), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),
         "a |。|a. |”。",
@@ -470,7 +456,7 @@ READERS: dict[str, tuple[Reader, str]] = {
 }
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
-    "adapters.interop.foreign._BY_NAME "
+    "adapters.interop.foreign._BY_NAME adapters.serve.middleware._HOST "
     "adapters.corpora.po._OTHER_LINE adapters.corpora.po._STRING adapters.corpora.formats._CELL "
     "adapters.corpora.formats._KEY adapters.corpora.formats._SPREADSHEET_ERROR text.file_formats._FORMULA "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
@@ -483,11 +469,8 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
 BEGINNINGS = '<!-- |<?xml |<!DOCTYPE |<!ENTITY a "|PK\x03\x04|https://|www.|mailto:|a@|%(|{{|>>|&#x|<a |<a b="|\\d'
 
 
-# How it is found and measured
-
-
 def patterns() -> dict[str, "re.Pattern[Any]"]:
-    """Returns name → pattern for those compiled in READ_IN; equal names get numbers."""
+    """Returns name → pattern for those compiled below ROOMS; equal names get numbers."""
 
     def within(value: object) -> Iterator["re.Pattern[Any]"]:
         if isinstance(value, re.Pattern):
@@ -496,10 +479,12 @@ def patterns() -> dict[str, "re.Pattern[Any]"]:
             for each in value.values() if isinstance(value, dict) else value:
                 yield from within(each)
 
+    modules = (each.name for each in pkgutil.walk_packages(transformer_cli.__path__, "transformer_cli."))
     return {
-        f"{module}.{name}" + (f"[{number}]" if number else ""): pattern
-        for module in READ_IN
-        for name, value in vars(importlib.import_module(f"transformer_cli.{module}")).items()
+        f"{module.partition('.')[2]}.{name}" + (f"[{number}]" if number else ""): pattern
+        for module in modules
+        if module.startswith(ROOMS)
+        for name, value in vars(importlib.import_module(module)).items()
         for number, pattern in enumerate(within(value))
     }
 

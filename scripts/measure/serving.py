@@ -4,13 +4,13 @@ import http.client
 import json
 import os
 import re
-import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-folder, port, compute_type = sys.argv[1:]
+folder, compute_type = sys.argv[1:]
 model = ctranslate2.Translator(folder, compute_type=compute_type, inter_threads=2, intra_threads=1)
 source, target = (
     sentencepiece.SentencePieceProcessor(model_file=f"{folder}/{side}.subwords.model") for side in ("source", "target")
@@ -58,9 +58,9 @@ def translate(body: Body) -> dict[str, str]:
     return {"translatedText": target.decode(found.hypotheses[0])}
 
 
-uvicorn.run(app, port=int(port), log_level="error", access_log=False)
+uvicorn.run(app, port=0, access_log=False)
 """
-ADDRESS = re.compile(r"^serving at http://([\d.]+):(\d+)", re.MULTILINE)
+ADDRESS = re.compile(r"^(?:serving at|.* running on) http://([\d.]+):(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -78,43 +78,30 @@ def serving(
     run: Path, folder: Path, environment: Mapping[str, str] | None = None, options: Sequence[str] = ()
 ) -> Iterator[Server]:
     """A block during which a process serves a run, with its log in `folder`. Raises Unavailable."""
-    tfm = [sys.executable, "-m", "transformer_cli"]
-    command = [*tfm, "serve", "--run", str(run), "--port", "0", "--device", "cpu", *options]
-    log = folder / "serve.log"
+    command = [sys.executable, "-m", "transformer_cli", "serve", "--run", str(run), "--port", "0", "--device", "cpu"]
+    yield from _server([*command, *options], folder / "serve.log", {**os.environ, **(environment or {})})
+
+
+@contextmanager
+def serving_plainly(run: Path, folder: Path) -> Iterator[Server]:
+    """A block during which PLAIN serves an export, with its log in `folder`. Raises Unavailable."""
+    if not (run / "model.bin").exists() or not (run / "source.subwords.model").exists():
+        raise Unavailable(f"{run} is not an export of a run of subwords; name one with --run")
+    compute_type = "float32" if int8_sums_overflow() else "default"
+    yield from _server([sys.executable, "-c", PLAIN, str(run), compute_type], folder / "plain.log")
+
+
+def _server(command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Starts a server, yields it once its log names its address, and ends it afterwards. Raises Unavailable."""
     with log.open("wb") as file:
-        process = subprocess.Popen(
-            command, stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
-        )
+        process = subprocess.Popen(command, stderr=file, stdin=subprocess.DEVNULL, env=environment)
     try:
         deadline = time.monotonic() + START_S
         while not (found := ADDRESS.search(log.read_text(encoding="utf-8"))):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise Unavailable(f"tfm serve did not start: {log.read_text(encoding='utf-8').strip()}")
+                raise Unavailable(f"a server did not start: {log.read_text(encoding='utf-8').strip()}")
             time.sleep(0.05)
         yield Server(found[1], int(found[2]), process, log)
-    finally:
-        process.terminate()
-        process.wait(120)
-
-
-@contextmanager
-def serving_plainly(run: Path) -> Iterator[Server]:
-    """A block during which PLAIN serves an export. Raises Unavailable."""
-    if not (run / "model.bin").exists() or not (run / "source.subwords.model").exists():
-        raise Unavailable(f"{run} is not an export of a run of subwords; name one with --run")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    compute_type = "float32" if int8_sums_overflow() else "default"
-    process = subprocess.Popen([sys.executable, "-c", PLAIN, str(run), str(port), compute_type])
-    try:
-        deadline = time.monotonic() + START_S
-        while process.poll() is None and time.monotonic() < deadline:
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield Server("127.0.0.1", port, process, Path(os.devnull))
     finally:
         process.terminate()
         process.wait(120)
@@ -127,7 +114,7 @@ def request_time(run: Path, *, rounds: int = 5) -> list[Figure]:
     """
     translator, figures = Translator(run), []
     with TemporaryDirectory() as folder, ExitStack() as servers:
-        both = [servers.enter_context(serving(run, Path(folder))), servers.enter_context(serving_plainly(run))]
+        both = [servers.enter_context(start(run, Path(folder))) for start in (serving, serving_plainly)]
         for clients in CLIENTS:
             say(f"requests: {clients} clients")
             used: list[list[float]] = [[], []]
@@ -176,7 +163,7 @@ def _load(
     numbers = iter(range(n_requests))  # each goes to one client
     taken: list[float] = []
 
-    def ask() -> None:
+    def ask(_: int) -> None:
         connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
         for number in numbers:
             asked = {"q": sentences[number % len(sentences)], "source": data.source, "target": data.target}
@@ -188,13 +175,10 @@ def _load(
             taken.append(time.perf_counter() - started)
         connection.close()
 
-    threads = [threading.Thread(target=ask) for _ in range(clients)]
     started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    seconds = time.perf_counter() - started
-    if len(taken) < n_requests:
-        raise Unavailable(f"{n_requests - len(taken)} of {n_requests} requests were not answered")
-    return n_requests / seconds, taken
+    try:
+        with ThreadPoolExecutor(clients) as pool:
+            deque(pool.map(ask, range(clients)), 0)
+    except (OSError, http.client.HTTPException, AssertionError) as error:
+        raise Unavailable(f"a request was not answered: {error!r}") from error
+    return n_requests / (time.perf_counter() - started), taken
