@@ -18,7 +18,7 @@ runs and translations are reused. A test set is evaluated once for each publishe
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -141,7 +141,7 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
     for number, side in enumerate(SIDES):
         texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}
         for split, lines in texts.items():
-            write_text(folder / f"{split}.{side}", as_text(lines))
+            write_text(folder / f"{split}.{side}", "\n".join([*lines, ""]))
             files[split][side] = str((folder / f"{split}.{side}").resolve())
     unit, number = config.training.end
     times = len(pairs) if unit == "epochs" else 1  # as many pairs in an epoch
@@ -163,13 +163,8 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
             translator = Translator(exported, "cpu").with_options(on_too_long="truncate")
-            write_text(kept, as_text(translator.translate(lines)))
+            write_text(kept, "\n".join([*translator.translate(lines), ""]))
     return kept.read_bytes().decode().split("\n")[:-1]
-
-
-def as_text(lines: Iterable[str]) -> str:
-    """Returns lines as the content of a file."""
-    return "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":

@@ -161,9 +161,8 @@ def _serialize_file(disturbance: Disturbance) -> Callable[..., Any]:
         try:
             disturbance.note("write", path)
         except OSError as error:  # as safetensors words it
-            raise SafetensorError(
-                f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
-            ) from None
+            said = f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
+            raise SafetensorError(said) from None
         return serialize_file(tensors, path, *others, **options)
 
     return serialized

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,9 @@ FAST_S = 0.1  # shorter times are not compared: quadratic time would be seconds
 ROUNDS = 5
 FINDER = PlaceholderFinder()
 FEW = 5
+OFFICE, ODF_SPACE = "http://schemas.openxmlformats.org/{}/2006/main", "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
+NAMESPACES = {"w": OFFICE.format("wordprocessingml"), "a": OFFICE.format("drawingml")}
+NAMESPACES |= {name: ODF_SPACE.format(name) for name in ("text", "style")}
 
 
 def names(text: str) -> list[str]:
@@ -99,11 +102,6 @@ def measured(reader: Reader, given: str) -> Measured:
     return Measured(given, longer, longer / max(seconds(LENGTH // TIMES, ROUNDS), 1e-6))
 
 
-def by_lines(call: Reader) -> Reader:
-    """Returns a reader that splits its text into lines of limited length."""
-    return lambda text: [call(line) for line in lines_of(text)]
-
-
 def lines_of(text: str) -> list[str]:
     return [text[start : start + MAX_LINE_CHARS] for start in range(0, len(text), MAX_LINE_CHARS)]
 
@@ -141,7 +139,9 @@ def rendered(document: Document) -> object:
     return document.render(found)
 
 
-FORMATS = "c sh gcc-internal boost object-pascal lisp python-brace go qt"  # of gettext's flags, one for each rule
+FLAGS = [  # of gettext, one for each rule
+    f"{name}-format" for name in names("c sh gcc-internal boost object-pascal lisp python-brace go qt")
+]
 
 
 def reordered(text: str, *flags: str) -> str:
@@ -150,6 +150,11 @@ def reordered(text: str, *flags: str) -> str:
     found.keeps_code = True
     found.start_message(flags)
     return found.restore(found.replace(text)[::-1])
+
+
+def in_languages(change: Callable[[str, str], str]) -> Reader:
+    """Returns a reader for languages whose capitals differ."""
+    return lambda text: [change(text, code) for code in ("de", "tr", "lt")]
 
 
 def put_back(text: str) -> object:
@@ -216,29 +221,17 @@ def closed(text: str) -> str:
     return text + "".join(f"</{name}>" for name in reversed(open_))
 
 
-def docx(text: str) -> str:
-    """Returns a part of a Word document with a paragraph."""
-    begin = '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"><w:p>'
-    return f"{begin}{closed(text)}{RUN}</w:p></w:document>"
-
-
-def slide(text: str) -> str:
-    """Returns a slide with a paragraph."""
-    begin = '<a:x xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main"><a:p>'
-    return f"{begin}{closed(text)}<a:r><a:t>a</a:t></a:r></a:p></a:x>"
+def part(name: str, text: str, end: str = "") -> str:
+    """Returns a part of an office file with a paragraph."""
+    spaces = " ".join(f'xmlns:{prefix}="{space}"' for prefix, space in NAMESPACES.items())
+    return f"<x {spaces}><{name}:p>{closed(text)}{end}</{name}:p></x>"
 
 
 def rendered_json(*texts: str) -> None:
     for text in texts:
         with suppress(DataError):
-            opened = json_text.parse_json(text.encode(), PAIR, TranslationSettings())
+            opened = json_text.parse_json(text.encode(), PAIR, SETTINGS)
             opened.render([(block.text, []) for block in opened.blocks])
-
-
-def odf(text: str) -> str:
-    """Returns a part of an OpenDocument file with a paragraph."""
-    spaces = "".join(f" xmlns:{name}='urn:oasis:names:tc:opendocument:xmlns:{name}:1.0'" for name in ("text", "style"))
-    return f"<x{spaces}><text:p>{closed(text)}</text:p></x>"
 
 
 def message(text: str) -> bytes:
@@ -294,6 +287,7 @@ DOCX = (
     f'<w:r><w:fldChar w:fldCharType="begin"/>⟨<w:instrText>ADDIN</w:instrText>⟩|'
     f'<w:fldSimple w:instr="DATE">{RUN}</w:fldSimple>'
 )
+SLIDE_RUN = "<a:r><a:t>a</a:t></a:r>"
 PPTX = (
     '<a:r><a:rPr lang="de" err="1"/><a:t>a</a:t></a:r>|<a:r><a:t>a⟨\t⟩</a:t></a:r>|<a:br/>|<a:fld><a:t>a</a:t></a:fld>|'
     "<a:endParaRPr/>|<a:r><a:rPr b='1'/><a:t>a </a:t></a:r><a:br/>|<a:tc><a:p><a:r><a:t>a</a:t></a:r></a:p></a:tc>"
@@ -337,8 +331,13 @@ UNREAD = (
     "😀 |·|a ⟨ ⟩ b|a⟨\u200b⟩b|ไ\u200b|\xad|🇩🇪|1\ufe0f\u20e3|👨\u200d|A B |AB CD |\t|a⟨\u0301\u0327⟩|a⟨\u0301⟩\u0327|Σ'"
 )
 TOKENS = "a|(|'|😀|a.|ab-|://a|'s |1,|犬|\u0301|a\u0301"
-CODES = ("de", "tr", "lt")  # whose capitals differ
-PAIR = ("de", "en")
+NUMBERS, LISTS = "1|1.|1 |1 000 |12/|1.234,5 |٣", "1. a\n|1.1 a\n|\n|1. \n\n\n|i.\n|#\n"
+CONVERSIONS = (
+    "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%1|{:|{a,:|~1,|~'|%[1]|%L|%0|``|`a |:a:`|--a=|-a |--a-"
+)
+XHTML = "<script |<script/>|<title/>|<style a='/>'/>"
+MDX = "<A b={|<A>a</A>\n|<A b={{c}}>a</A> |{/* a */}|{a\n|{|<a |</a>\n|<|import a from 'b'\n|export const a = {\n|\""
+PAIR, SETTINGS = ("de", "en"), TranslationSettings()
 
 READERS: dict[str, tuple[Reader, str]] = {
     "cleaning.clean_pairs": (clean, "<a|&a|[[|1|_|a b "),
@@ -351,10 +350,7 @@ READERS: dict[str, tuple[Reader, str]] = {
     "annotations.has_repeats": (annotations.has_repeats, "a|a |a b |犬|ー|ab ba |のは|ก"),
     "notices.other_script": (lambda text: notices.other_script([text], "zh-TW"), "国|國|a|国國"),
     "notices.lost_letters": (lambda text: notices.lost_letters([text], "de"), "a |ä |a\u0308|a\u0323\u0308"),
-    "annotations.missing_numbers": (
-        lambda text: annotations.missing_numbers(text, text[::-1]),
-        "1|1.|1 |1 000 |12/|1.234,5 |٣",
-    ),
+    "annotations.missing_numbers": (lambda text: annotations.missing_numbers(text, text[::-1]), NUMBERS),
     "po.parse_po": (lambda text: po.parse_po(message(text), PAIR), PO),
     "glossary.Glossary.find": (TERMS.find, "a |a b |a a |Hund|Hunde |-|犬|w1 w2 "),
     "glossary.replace_linked_words": (
@@ -362,19 +358,14 @@ READERS: dict[str, tuple[Reader, str]] = {
         "a |a b |Hund |a",
     ),
     "glossary.term_spans": (lambda text: glossary.term_spans(TERMS.find(text), text), "a |a b |a a |w1 w2 w3 |c"),
-    "list_numbers.with_list_numbers": (
-        lambda text: [*list_numbers.with_list_numbers(text.split("\n"))],
-        "1. a\n|1.1 a\n|\n|1. \n\n\n|i.\n|#\n",
-    ),
+    "list_numbers.with_list_numbers": (lambda text: [*list_numbers.with_list_numbers(text.split("\n"))], LISTS),
     "placeholders.PlaceholderFinder.spans": (FINDER.spans, f"{PLACEHOLDERS}|{CODE}"),
     "conversions.Conversions": (
-        lambda text: [reordered(text), *(reordered(text, f"{each}-format") for each in FORMATS.split())],
-        "%s |%<PRI|%%|%(a|%-5.|%1$s|$a|%s|%<|%<a%>|%r|%'|%1:|%1|{:|{a,:|~1,|~'|%[1]|%L|%0|``|`a |:a:`|--a=|-a |--a-",
+        lambda text: [reordered(text), *(reordered(text, each) for each in FLAGS)],
+        CONVERSIONS,
     ),
     "conversions.has_other_directives": (
-        lambda text: [
-            conversions.has_other_directives(text, text, [f"{each}-format"]) for each in ("other", *FORMATS.split())
-        ],
+        lambda text: [conversions.has_other_directives(text, text, [each]) for each in ("other-format", *FLAGS)],
         "%s |%%|%|%1|%-|~,|~~|{|{}|$|${a|%(",
     ),
     "template_code.code_ends": (lambda text: template_code.code_ends(text, "<p>"), CODE),
@@ -392,23 +383,20 @@ READERS: dict[str, tuple[Reader, str]] = {
         SENTENCES,
     ),
     "markup.parse_html": (lambda text: markup.parse_html(text, PAIR), HTML),
-    "markup.parse_html (XHTML)": (
-        lambda text: markup.parse_html(f"<?xml ?>{text}"),
-        "<script |<script/>|<title/>|<style a='/>'/>",
-    ),
+    "markup.parse_html (XHTML)": (lambda text: markup.parse_html(f"<?xml ?>{text}"), XHTML),
     "blocks.Document.render": (lambda text: rendered(markup.parse_html(text)), HTML),
-    "blocks.Document.render (DOCX)": (lambda text: rendered(word.parse_part(docx(text))), DOCX),
+    "blocks.Document.render (DOCX)": (lambda text: rendered(word.parse_part(part("w", text, RUN))), DOCX),
     "json_text.parse_json": (lambda text: rendered_json(text, f'{{"a": "{text}"}}', f'{{"a": ["{text}"]}}'), JSON),
-    "markdown.parse_text": (lambda text: rendered(markdown.parse_text(text, PAIR, TranslationSettings())), MARKDOWN),
-    "markdown.parse_text (MDX)": (
-        lambda text: rendered(markdown.parse_text(text, PAIR, TranslationSettings(), is_mdx=True)),
-        "<A b={|<A>a</A>\n|<A b={{c}}>a</A> |{/* a */}|{a\n|{|<a |</a>\n|<|import a from 'b'\n|export const a = {\n|\"",
-    ),
+    "markdown.parse_text": (lambda text: rendered(markdown.parse_text(text, PAIR, SETTINGS)), MARKDOWN),
+    "markdown.parse_text (MDX)": (lambda text: rendered(markdown.parse_text(text, PAIR, SETTINGS, is_mdx=True)), MDX),
     "subtitles.parse_subtitles": (lambda text: subtitles.parse_subtitles(cues(text), PAIR), CUES),
-    "word.parse_part": (lambda text: word.parse_part(docx(text), PAIR[0], languages=PAIR), DOCX),
-    "word.parse_part (PPTX)": (lambda text: word.parse_part(slide(text), languages=PAIR, kind="slide"), PPTX),
-    "opendocument.parse_part": (lambda text: opendocument.parse_part(odf(text), PAIR[0], languages=PAIR), ODF),
-    "blocks.Document.render (ODF)": (lambda text: rendered(opendocument.parse_part(odf(text))), ODF),
+    "word.parse_part": (lambda text: word.parse_part(part("w", text, RUN), PAIR[0], languages=PAIR), DOCX),
+    "word.parse_part (PPTX)": (
+        lambda text: word.parse_part(part("a", text, SLIDE_RUN), languages=PAIR, kind="slide"),
+        PPTX,
+    ),
+    "opendocument.parse_part": (lambda text: opendocument.parse_part(part("text", text), PAIR[0], languages=PAIR), ODF),
+    "blocks.Document.render (ODF)": (lambda text: rendered(opendocument.parse_part(part("text", text))), ODF),
     "xliff.parse_xliff": (lambda text: xliff.parse_xliff(xliff_file(text), PAIR), XLIFF),
     "sentences.join_translations": (
         lambda text: sentences.join_translations(text, spots(text), tokens(text)),
@@ -428,26 +416,20 @@ READERS: dict[str, tuple[Reader, str]] = {
     "languages.Directions.detect": (lambda text: _probabilities(text[:MAX_DETECT_CHARS], ("de", "en")), "a|\u0301"),
     "terminal.escape_controls": (escape_controls, "\x1b|\x9b|\u202e"),
     "terminal.display_width": (display_width, "犬|\u0301|a"),
-    "codec.SubwordCodec.encode": (by_lines(lambda line: subwords().encode(line)), f"{UNREAD}|{TOKENS}|▁|\ue000"),
-    "codec.WordCodec.encode": (by_lines(lambda line: words().encode(line)), f"{UNREAD}|{TOKENS}"),
+    "codec.SubwordCodec.encode": (
+        lambda text: [*map(subwords().encode, lines_of(text))],
+        f"{UNREAD}|{TOKENS}|▁|\ue000",
+    ),
+    "codec.WordCodec.encode": (lambda text: [*map(words().encode, lines_of(text))], f"{UNREAD}|{TOKENS}"),
     "lines.has_letter": (lines.has_letter, "1|.|a"),
     "normalization.Normalizer.normalize": (lambda text: words().normalizer.normalize(text), UNREAD),
     "normalization.surrounding_space": (normalization.surrounding_space, " | a|a ⟨ ⟩ b"),
     "normalization.is_all_caps": (normalization.is_all_caps, "A|A |AB |ß|犬 AB "),
-    "normalization.lower": (
-        lambda text: [normalization.lower(text, code) for code in CODES],
-        "Σ|AΣ|I\u0307|İ|Ì|J\u0301",
-    ),
+    "normalization.lower": (in_languages(normalization.lower), "Σ|AΣ|I\u0307|İ|Ì|J\u0301"),
     "normalization.nfc": (normalization.nfc, "\u0301\u0327|a\u0301|a⟨\u0301⟩\u0327|각|\u1100\u1161\u11a8|é"),
     "normalization.nfc_stripped": (normalization.nfc_stripped, " |a⟨\u0327\u0301⟩|a \u0301"),
-    "normalization.upper": (
-        lambda text: [normalization.upper(text, code) for code in CODES],
-        "ß|i\u0307|ŉ|a\u0301\u0327",
-    ),
-    "normalization.with_sentinels": (
-        lambda text: normalization.with_sentinels(text, [*pairwise(range(0, len(text), 2))]),
-        "ab",
-    ),
+    "normalization.upper": (in_languages(normalization.upper), "ß|i\u0307|ŉ|a\u0301\u0327"),
+    "normalization.with_sentinels": (lambda text: normalization.with_sentinels(text, spots(text)), "a."),
     "subwords.SubwordModel.ids": (lambda text: subwords().ids(text), f"{TOKENS}|▁|\ue000"),
     "subwords.SubwordModel.text": (lambda text: subwords().decode(subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "words.Detokenizer.detokenize": (lambda text: words().detokenizer.detokenize(text.split(" ")), "a |a. "),

@@ -43,14 +43,9 @@ NOT_COMPARED = re.compile(r"epoch \d+/\d+: |warning: .* lacks test_")  # progres
 NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.-]|,\d| m?s\b)")  # seconds are the machine's
 FACTOR = 10  # by which numbers may differ, unless both are small
 SMALL = 0.05  # a p-value, a weight that is nearly 0
-MACHINE = (  # text that depends on the machine → its stand-in
-    (r"-[0-9a-f]{8}\b", "-#"),
-    (r"bfloat16|float32", "#"),
-    (r"(< )?[+−-]?\d[\d,]*(\.\d+)?(e-?\d+)?", "#"),
-    (r" best$", ""),
-    (r"[░▒▓█]+", ""),
-    (r"\s+", " "),
-)
+# text that depends on the machine → its stand-in
+MACHINE = {r"-[0-9a-f]{8}\b": "-#", r"bfloat16|float32": "#", r"(< )?[+−-]?\d[\d,]*(\.\d+)?(e-?\d+)?": "#"}
+MACHINE |= {r" best$": "", r"[░▒▓█]+": "", r"\s+": " "}
 
 
 @dataclass(frozen=True)
@@ -196,14 +191,12 @@ def difference(page: list[str], printed: list[str], allowed: int) -> str:
 
 def are_far_apart(line: str, other: str) -> bool:
     """Whether two lines differ only in numbers, one of which is more than FACTOR times the other."""
-    pairs = zip(
-        *([float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in (line, other)), strict=False
-    )
-    return any(max(pair) > max(SMALL, FACTOR * min(pair)) for pair in pairs)
+    numbers = ([float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in (line, other))
+    return any(max(pair) > max(SMALL, FACTOR * min(pair)) for pair in zip(*numbers, strict=False))
 
 
 def plain(line: str) -> str:
-    for pattern, sign in MACHINE:
+    for pattern, sign in MACHINE.items():
         line = re.sub(pattern, sign, line)
     return line.strip()
 

@@ -46,11 +46,10 @@ training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, s
 SUBWORDS = ("data.tokens=subwords", "data.subwords.vocab_size=400")
 TOKENS = ("training.batch_by=tokens", "training.batch_size=300")
 WARM_UP = ("training.schedule=inverse_sqrt", "training.warmup_steps=5")
+PATIENCE = ("training.learning_rate=0.3", "training.max_steps=40", "training.validate_every=3", "training.patience=2")
 SETUPS = {
     "words, sentences, label smoothing": ("training.label_smoothing=0.1",),
-    "words, sentences, patience, validation every 3 of 40 steps": (
-        *("training.learning_rate=0.3", "training.max_steps=40", "training.validate_every=3", "training.patience=2"),
-    ),
+    "words, sentences, patience, validation every 3 of 40 steps": PATIENCE,
     "words, tokens, accumulation, warm-up": (*TOKENS, "training.gradient_accumulation_steps=3", *WARM_UP),
     "subwords, sentences, averaging, validation every 4 steps": (
         *(*SUBWORDS, "training.average_checkpoints=2", "training.validate_every=4"),
@@ -273,9 +272,8 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     rows = [["", *COLUMNS, "in the end"]]
     for name, command, whole, data, kills in trials:
         found = victim.kill(command, kills, whole, data, name)
-        rows.append(
-            [name, *(str(found.counts[each]) for each in COLUMNS), " ".join(sorted(found.different)) or "identical"]
-        )
+        counts, different = (str(found.counts[each]) for each in COLUMNS), " ".join(sorted(found.different))
+        rows.append([name, *counts, different or "identical"])
         failures += [*found.failures, *sorted(found.different)]
         print(f"{name}: {found.kills} kills", file=sys.stderr, flush=True)
     print(format_table(rows), flush=True)

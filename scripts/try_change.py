@@ -116,26 +116,21 @@ def tfm(folder: Path, *arguments: str) -> str:
     return run(folder, "-m", "transformer_cli", *arguments)
 
 
-def run(folder: Path, *arguments: str) -> str:
+def run(folder: Path, *arguments: str, may_fail: bool = False) -> str:
     """Runs Python with a copy. Returns its standard output."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
-    if done.returncode:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    if done.returncode and not may_fail:
         sys.exit(done.stderr)
     return done.stdout
 
 
 def failing(folder: Path) -> list[str]:
     """Returns the files of TESTS in which tests fail, with the number of these."""
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-rfE", *TESTS]
-    done = subprocess.run(command, cwd=folder, env=environment(folder), capture_output=True, text=True)
-    found = Counter(re.findall(r"^(?:FAILED|ERROR) (\S+?\.py)", done.stdout, re.MULTILINE))
+    printed = run(folder, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-rfE", *TESTS, may_fail=True)
+    found = Counter(re.findall(r"^(?:FAILED|ERROR) (\S+?\.py)", printed, re.MULTILINE))
     return [f"  {path} ({n})" for path, n in sorted(found.items())] or ["  none"]
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Returns environment variables with which Python imports the copy."""
-    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 if __name__ == "__main__":

@@ -110,9 +110,8 @@ def large_text(data: Path) -> list[Figure]:
             figures.append(Figure("large", f"its peak memory, {kind}", "MB", peak / MB))
             started = time.time()
             first_step, *_ = _run(*PYTHON, SOME_STEPS, "1", "large.yaml", folder=Path(folder)).split()
-            figures.append(
-                Figure("large", f"start of training to first step, {kind}", "s", float(first_step) - started)
-            )
+            taken = float(first_step) - started
+            figures.append(Figure("large", f"start of training to first step, {kind}", "s", taken))
             Path(folder, "large.yaml").unlink()
     return figures
 

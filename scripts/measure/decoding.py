@@ -2,8 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every 12th sentence by length
 GREEDY = TranslationSettings()
 BEAM = TranslationSettings(beam_size=4, length_penalty=1.0)
+BUSY = [sys.executable, "-c", "while True: pass"]
 FEW = (1, 4, 16)  # numbers of sentences translated beside another program
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # the fastest for CTranslate2 is used
 
@@ -81,7 +82,7 @@ def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
     seconds = (1000 / len(sentences) * taken for taken in alternate(ways, rounds=rounds))
     figures = [Figure("beam", "1,000 sentences, beside greedy", "s", *seconds)]
     try:
-        return figures + ctranslate2_speed(translator, sentences, BEAM, section="beam", rounds=rounds)
+        return figures + ctranslate2_speed(translator, sentences, BEAM, rounds=rounds)
     except Unavailable as error:
         say(f"beam: not compared with CTranslate2: {error}")
         return figures
@@ -97,9 +98,11 @@ def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
             translator.translate_detailed(sentences[start : start + count])
 
     for count in FEW:
-        for state, programs in (("alone", 0), ("beside one program", 1)):
+        for state, programs in (("alone", []), ("beside one program", [BUSY])):
             say(f"busy: {count} at a time, {state}, on {threads} threads and on one")
-            with _spinning(programs):
+            with ExitStack() as running:
+                for program in programs:  # ended by the block, and then waited for
+                    running.callback(running.enter_context(subprocess.Popen(program)).kill)
                 seconds = alternate([partial(translate, count, each) for each in (threads, 1)], rounds=rounds)
             ms = (1000 * taken * count / (2 * max(FEW)) for taken in seconds)
             found.append(Figure("busy", f"sentences at a time: {count}, {state}", "ms", *ms))
@@ -107,25 +110,8 @@ def busy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int 
     return found
 
 
-@contextmanager
-def _spinning(programs: int) -> Iterator[None]:
-    """A block during which this many other programs keep processors busy."""
-    spinning = [subprocess.Popen((sys.executable, "-c", "while True: pass")) for _ in range(programs)]
-    try:
-        yield
-    finally:
-        for program in spinning:
-            program.kill()
-            program.wait()
-
-
 def ctranslate2_speed(
-    translator: Translator,
-    sentences: Sequence[str],
-    settings: TranslationSettings = GREEDY,
-    *,
-    section: str = "ctranslate2",
-    rounds: int = 5,
+    translator: Translator, sentences: Sequence[str], settings: TranslationSettings = GREEDY, *, rounds: int = 5
 ) -> list[Figure]:
     """Compares with CTranslate2 in float32 and int8 on the same number of threads, by tokens/s.
 
@@ -135,6 +121,7 @@ def ctranslate2_speed(
         import ctranslate2
     except ImportError:
         raise Unavailable("not installed: pip install ctranslate2") from None
+    section = "ctranslate2" if settings is GREEDY else "beam"
     types, threads = ("float32", "int8"), torch.get_num_threads()
     with TemporaryDirectory() as folder:
         source, target = translator.run.codecs.source.all_tokens(), translator.run.codecs.target.all_tokens()

@@ -77,9 +77,8 @@ def beside_products(trainer: Trainer, plan: Sequence[Rows], precision: str, *, r
     name = f"{trainer.run.config.run_name}, {precision}"
     say(f"products: {name}: steps, then their {len(products.calls):,} products alone, then those of the loss")
     ways = (partial(_take_steps, trainer, timed), products.compute, partial(products.compute, of_width=width))
-    step, all_products, of_loss = (
-        taken / len(timed) for taken in alternate(ways, rounds=rounds, clock=time.process_time)
-    )
+    seconds = alternate(ways, rounds=rounds, clock=time.process_time)
+    step, all_products, of_loss = (taken / len(timed) for taken in seconds)
     return [
         Figure("products", name, "s a step", step, all_products),
         Figure("products", f"{name}: those of the loss, beside the step", "s a step", of_loss, step),
