@@ -27,7 +27,6 @@ from pydantic import ValidationError
 from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from transformer_cli.adapters.serve import request_bodies as bodies
 from transformer_cli.adapters.serve.documents import KeptFiles, translate_document
@@ -145,14 +144,9 @@ def create_app(
     app.add_middleware(RequestMiddleware, hosts=hosts, origins=cors_origins, max_requests=limits.requests)
     described = [each for each in router.routes if isinstance(each, Route)]
     # FastAPI's own routes, which describe these to /openapi.json, take as long as all else of a short request
-    app.routes[:0] = [*(_PlainRoute(each.path, each.endpoint, methods=each.methods) for each in described), *described]
+    app.routes[:0] = [*(Route(each.path, each.endpoint, methods=each.methods) for each in described), *described]
+    app.state.paths = {each.endpoint: each.path for each in described}
     return app
-
-
-class _PlainRoute(Route):
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["route"] = self  # for the metrics
-        await super().handle(scope, receive, send)
 
 
 # Routes are searched in this order, so the one with the most requests comes first.

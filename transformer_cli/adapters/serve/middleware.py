@@ -104,7 +104,7 @@ class RequestMiddleware:
         finally:
             self._n_running -= 1
             now, took = time.strftime("%Y-%m-%d %H:%M:%S"), time.monotonic() - started
-            path = getattr(scope.get("route"), "path", "other")
+            path = scope["app"].state.paths.get(scope.get("endpoint"), "other")
             shown = path if "{" in path else quote(scope["path"][:MAX_LOGGED_CHARS])  # the name of a document is secret
             log.info("%s %s %s %s %d %.0f ms", now, client, scope["method"], shown, status, took * 1000)
             scope["app"].state.service.metrics.requests.labels(path, status).observe(took)
