@@ -60,7 +60,7 @@ class ParsedRequest:
         if (most := self.body.alternatives) is not None:
             n_found = [max((len(one.alternatives) for *_, found in text for one in found), default=0) for text in texts]
             answer["alternatives"] = [
-                [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
+                [self._render(n, text, k + 1) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
             ]
         if self.body.source == AUTO:
             answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
@@ -76,13 +76,11 @@ class ParsedRequest:
             ]
         return answer if isinstance(self.body.q, list) else {key: values[0] for key, values in answer.items()}
 
-    def _render(self, number: int, lines: Sequence[_TranslatedLine], alternative: int | None = None) -> str:
-        """Returns a text's best translation, or an alternative: 0 is the first.
-
-        A sentence that has fewer alternatives keeps its best translation.
-        """
-        nth = slice(0) if alternative is None else slice(alternative, alternative + 1)
-        chosen = [(line, spans, [(one.alternatives[nth] or [one])[0] for one in found]) for line, spans, found in lines]
+    def _render(self, number: int, lines: Sequence[_TranslatedLine], k: int = 0) -> str:
+        """Returns a text's best translation (k = 0) or k-th alternative; a sentence with fewer keeps its best one."""
+        chosen = [
+            (line, spans, [([one, *one.alternatives][k:] or [one])[0] for one in found]) for line, spans, found in lines
+        ]
         if self.documents:
             return self.documents[number].render([join_with_links(*each) for each in chosen])
         return "\n".join(join_translations(line, spans, [one.text for one in found]) for line, spans, found in chosen)
