@@ -41,9 +41,8 @@ def test_imported_libraries_equal_declared_ones(project: dict[str, Any]) -> None
     used = {_normal(distributions[library][0]) for library in libraries}
     extras = project["optional-dependencies"]
     needed = {_name(requirement) for requirement in project["dependencies"]}
-    on_request = {
-        _name(requirement) for extra in ("tensorboard", "ctranslate2", "serve") for requirement in extras[extra]
-    }
+    asked_for = (extras[extra] for extra in ("tensorboard", "ctranslate2", "serve"))
+    on_request = {_name(requirement) for required in asked_for for requirement in required}
     assert used == needed | on_request
 
 

@@ -124,9 +124,8 @@ SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
 
 def test_translate_without_scores_gives_the_same_text(translator: Translator, sentences: Sequence[str]) -> None:
-    scored, found = (
-        translator.with_options(return_scores=scores).translate_detailed(sentences) for scores in (True, False)
-    )
+    both = (translator.with_options(return_scores=scores) for scores in (True, False))
+    scored, found = (each.translate_detailed(sentences) for each in both)
     assert [(one.text, one.alignment) for one in found] == [(one.text, one.alignment) for one in scored]
     assert all(np.isnan(one.score) for one in found if one.tokens)
     assert not any(np.isnan(one.score) for one in scored)

@@ -127,9 +127,8 @@ def test_unexpected_error_in_edited_code_names_its_file_and_line(tmp_path: Path,
     command = [sys.executable, "-m", "transformer_cli", "config", "demo"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     line = text[: text.index("name.matmul")].count("\n") + 1
-    assert done.stderr.endswith(
-        f"'matmul'; look into {edited}, line {line}, first: this file is not the one that was installed\n"
-    )
+    said = f"'matmul'; look into {edited}, line {line}, first: this file is not the one that was installed\n"
+    assert done.stderr.endswith(said)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,5 @@ def test_text_that_is_cut_is_trained_on_and_scored_as_joined_text(
     assert expected > 30
     table = tfm("evaluate", "--json", cwd=tmp_path)[1]
     assert json.loads(table)["results"][0]["bleu"] == pytest.approx(expected)
-    assert refused("export", cwd=tmp_path).endswith(
-        "data.tokens: spaces cannot be exported, only words or subwords; use the run itself"
-    )
+    said = "data.tokens: spaces cannot be exported, only words or subwords; use the run itself"
+    assert refused("export", cwd=tmp_path).endswith(said)

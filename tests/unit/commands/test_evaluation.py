@@ -136,9 +136,8 @@ def test_compare_tables_for_pages_have_one_column_per_metric(
     old, newer = comparison.systems
     unsure = Difference(0.1, 0.01, 0.05)
     old.extra_metrics.update(ter=old.chrf, z=replace(old.chrf, score=-0.2))
-    newer.extra_metrics.update(
-        ter=replace(old.chrf, score=50.1, difference=unsure), z=replace(old.chrf, score=-0.1, difference=unsure)
-    )
+    ter, z = (replace(old.chrf, score=score, difference=unsure) for score in (50.1, -0.1))
+    newer.extra_metrics.update(ter=ter, z=z)
     comparison.signatures.update(ter=["ter-bs"], z=["z-bs"])
     assert comparisons_as_table([comparison], form).startswith(PRINTED[f"page {form}"])
 
@@ -180,9 +179,8 @@ def test_compare_patterns_and_names_make_recipes(tfm: Tfm, files: Path) -> None:
     assert float(rows[1][4]) == pytest.approx(float(rows[1][2]) - float(rows[0][2]))
     code, out, _ = tfm(*words, "latex", cwd=files)
     assert out.startswith("\\begin{tabular}{lrr}\n\\toprule\nsystem & BLEU & chrF \\\\\n\\midrule\nfirst & ")
-    assert (
-        "\\end{tabular}\n% r: 30 sentences\n% ± the standard deviation of the runs\n% † p < 0.05 against first " in out
-    )
+    notes = "% r: 30 sentences\n% ± the standard deviation of the runs\n% † p < 0.05 against first "
+    assert f"\\end{{tabular}}\n{notes}" in out
     assert "\n% BLEU         runs     mean ± SD  difference (95 %)  p (Welch)\n% first " in out
     code, out, _ = tfm(*words, "markdown", cwd=files)
     assert out.startswith("| system | BLEU | chrF |\n|---|--:|--:|\n| first | ")

@@ -80,9 +80,8 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     assert code == 0, err
     assert "tip: if OPUS-MT has a translator de→en, it is a better start than 1" in err
     training = load_config(files / "memory.yaml").training
-    (said,) = re.findall(
-        r"(\d+) epochs?, dropout 0\.?\d*, consistency (\d): for 1\d\d pairs and 0\.1 minutes on this", err
-    )
+    plan = r"(\d+) epochs?, dropout 0\.?\d*, consistency (\d): for 1\d\d pairs and 0\.1 minutes on this"
+    (said,) = re.findall(plan, err)
     assert said == (str(training.epochs), f"{training.consistency:g}")
     code, _, err = tfm(*command, cwd=files)
     assert (code, "--minutes chooses the settings of training in a new NAME.yaml" in err) == (2, True)
@@ -204,9 +203,8 @@ def test_prepare_like_and_train_from_copy_fixed_settings(tfm: Tfm, files: Path, 
     assert config.model == tiny.config.model
     assert config.data.codec_settings == tiny.config.data.codec_settings
     assert dataset(files, out).codecs == tiny.codecs
-    code, _, err = tfm(
-        "prepare", "memory.tsv", *LANGUAGES, "--config", "runs/tiny/config.yaml", "--name", "x", cwd=files
-    )
+    of_run = ("--config", "runs/tiny/config.yaml", "--name", "x")
+    code, _, err = tfm("prepare", "memory.tsv", *LANGUAGES, *of_run, cwd=files)
     assert (code, load_config(files / "x.yaml").data.fingerprint) == (0, None), err  # not that of the run's text
     quick = sets("training.epochs=1", "training.precision=float32")
     code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", *quick, cwd=files)

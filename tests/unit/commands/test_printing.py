@@ -55,14 +55,12 @@ def test_evaluate_table_has_one_line_per_split() -> None:
     assert [line.split(",")[:2] for line in several] == [["run", "split"], ["a", "test"], ["b", "valid-set"]]
     assert several[1].endswith(',0.98,0.981,"[66.0, 42.0, 28.0, 19.0]",7.64')
     lower = replace(valid, bleu_signature="nrefs:1|bs:9|case:lc|tok:13a")
-    mixed = evaluation.results_as_table(
-        {"a": [replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")], "b": [lower]}
-    )
+    other = replace(valid, bleu_signature="nrefs:1|case:mixed|tok:13a")
+    mixed = evaluation.results_as_table({"a": [other], "b": [lower]})
     assert [line.split()[-2] for line in mixed.split("\n")[:3]] == ["scored", "case:mixed", "case:lc"]
     assert "compare only rows that are scored alike" in mixed
-    assert "±" not in evaluation.results_as_table(
-        {"runs/mine": [replace(valid, bleu_interval=None, chrf_interval=None)]}
-    )
+    without = replace(valid, bleu_interval=None, chrf_interval=None)
+    assert "±" not in evaluation.results_as_table({"runs/mine": [without]})
 
 
 def test_prepare_table_has_splits_and_vocabularies() -> None:

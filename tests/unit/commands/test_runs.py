@@ -40,9 +40,8 @@ def keep(folder: Path, **values: object) -> None:
     """Appends an evaluation, as `tfm evaluate` does."""
     line = {"date": "2026-11-22T12:00:00+00:00", "checkpoint": "step-0000078", "others": [], **values}
     with (folder / "evaluations.jsonl").open("a") as file:
-        file.write(
-            json.dumps({"files": None, "split": "test", "bleu": 30.0, "bleu_signature": "nrefs:1", **line}) + "\n"
-        )
+        given = {"files": None, "split": "test", "bleu": 30.0, "bleu_signature": "nrefs:1", **line}
+        print(json.dumps(given), file=file)
 
 
 @pytest.fixture
@@ -85,9 +84,8 @@ def test_list_runs_with_spent_patience_is_finished(runs_dir: Path, patience: int
     training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
     write_config(run.folder, run.config.model_copy(update={"training": training}))
     saved = run.checkpoint("last")
-    (saved / "state.json").write_text(
-        json.dumps({**asdict(load_state(run.checkpoint("last"))), "validations_since_best": 2})
-    )
+    changed = {**asdict(load_state(saved)), "validations_since_best": 2}
+    (saved / "state.json").write_text(json.dumps(changed))
     reseal(saved)
     assert only(runs_dir).state == state
 

@@ -59,9 +59,8 @@ def test_commented_settings_keep_comments_of_the_file() -> None:
 
 def test_commented_settings_put_files_on_lines(tmp_path: Path) -> None:
     sides = "{source: 'a: b, c #.en', target: a.de}"
-    (tmp_path / "own.yaml").write_text(
-        f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
-    )
+    text = f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}"
+    (tmp_path / "own.yaml").write_text(text, encoding="utf-8")
     config = load_config(tmp_path / "own.yaml")
     written = commented_settings(config)
     assert f"\n    test-2: {{source: '{tmp_path}/a: b, c #.en', target: {tmp_path}/a.de}}\n" in written

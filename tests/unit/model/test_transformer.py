@@ -32,9 +32,8 @@ TIES = ["none", "target+output", "all"]
 
 def make_model(config: ModelConfig = SMALL, vocabulary: int = 12, **variant: object) -> Transformer:
     torch.manual_seed(0)
-    return Transformer(
-        config.model_copy(update=variant), source_vocabulary=vocabulary, target_vocabulary=vocabulary, pad_id=PAD
-    )
+    changed = config.model_copy(update=variant)
+    return Transformer(changed, source_vocabulary=vocabulary, target_vocabulary=vocabulary, pad_id=PAD)
 
 
 def test_default_model_has_9_million_parameters() -> None:
@@ -207,9 +206,8 @@ def test_rotary_scores_depend_on_distances() -> None:
     rotary, record = transformer.RotaryPositions(frequencies(8)), list[RecordedAttention]()
     queries, keys = torch.randn(2, 1, 1, 6, 8, generator=torch.Generator().manual_seed(0)).unbind()
     for start in (0, 50):
-        rotary(partial(efficient_attention, record=record), torch.arange(start, start + 6)[None])(
-            queries, keys, keys, nn.Dropout(0)
-        )
+        attend = rotary(partial(efficient_attention, record=record), torch.arange(start, start + 6)[None])
+        attend(queries, keys, keys, nn.Dropout(0))
     torch.testing.assert_close(record[0].scores, record[1].scores)
     assert not torch.allclose(record[0].scores, queries @ keys.transpose(-2, -1) / math.sqrt(8))
 

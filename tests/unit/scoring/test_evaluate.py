@@ -73,9 +73,8 @@ def test_evaluate_text_long_sentence_truncated_without_loss(
     assert judged.result.loss == pytest.approx(alone.result.loss)
     caplog.clear()
     evaluate_text(translator, ParallelText("mine", [SOURCE, "Hund"], [[REFERENCE, "dog " * 15]]))
-    assert [each for each in caplog.messages if "long" in each] == [
-        "mine: 1 reference too long: excluded from the loss"
-    ]
+    said = "mine: 1 reference too long: excluded from the loss"
+    assert [each for each in caplog.messages if "long" in each] == [said]
     with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
         evaluate_text(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
 

@@ -1,6 +1,7 @@
 """Placeholders are inserted once, next to their words, between words, with the right white space."""
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -29,17 +30,14 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
 )
 def test_insert_placeholders_goes_next_to_the_linked_word(placeholder: Placeholder, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
-    placeholder = Placeholder(
-        {8: 12}.get(placeholder.offset, placeholder.offset), placeholder.text, placeholder.before, placeholder.after
-    )
+    placeholder = replace(placeholder, offset={8: 12}.get(placeholder.offset, placeholder.offset))
     assert insert_placeholders(text, source, [placeholder], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
 def test_insert_placeholders_never_splits_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
-    assert (
-        insert_placeholders("tools here", "Werk zeug da", [Placeholder(5, "X", " ", " ")], links)[0] == "X tools here"
-    )
+    placeholders = [Placeholder(5, "X", " ", " ")]
+    assert insert_placeholders("tools here", "Werk zeug da", placeholders, links)[0] == "X tools here"
 
 
 def test_insert_placeholders_stays_before_the_final_mark() -> None:
@@ -81,9 +79,8 @@ def test_insert_placeholders_loses_no_text_and_no_placeholder(
     number = st.integers(0, len(words) - 1)
     chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))
     spots = [[match.span() for match in re.finditer(r"\S+", each)] for each in (source, text)]
-    found, _ = insert_placeholders(
-        text, source, placeholders, [(spots[0][one], spots[1][other]) for one, other in chosen]
-    )
+    links = [(spots[0][one], spots[1][other]) for one, other in chosen]
+    found, _ = insert_placeholders(text, source, placeholders, links)
     assert sorted(char for char in found if char in marks) == sorted(each.text for each in placeholders)
     assert "".join(char for char in found if char not in marks and char != " ") == text.replace(" ", "")
     assert not re.search(r"  |[a-zä][①-⑤][a-zä]", found)

@@ -19,9 +19,8 @@ PERSIAN = ["می\u200cخواهم کتاب", "کتاب می\u200cخوانم"] * 3
 
 
 def subwords(text: list[str], *, size: int = 300, language: str = "de", lowercase: bool = False) -> SubwordCodec:
-    model = train_subwords(
-        [lower(line, language) if lowercase else line for line in text], vocab_size=size, algorithm="bpe"
-    )
+    lines = [lower(line, language) if lowercase else line for line in text]
+    model = train_subwords(lines, vocab_size=size, algorithm="bpe")
     return SubwordCodec(model, lowercase, language=language)
 
 

@@ -100,9 +100,8 @@ def test_tokenizer_not_rule_based_keeps_long_runs() -> None:
 def test_tokenizer_unknown_language_raises_config_error(language: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Tokenizer(language, lowercase=True)
-    assert str(caught.value) == (
-        f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
-    )
+    said = f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
+    assert str(caught.value) == said
 
 
 def test_tokenizer_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,9 +36,8 @@ def far(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_average_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
-    kept = [
-        load_file(averaged.folder / f"checkpoints/validation-000{number}/model.safetensors") for number in (3, 4, 5)
-    ]
+    folders = (averaged.folder / f"checkpoints/validation-000{number}" for number in (3, 4, 5))
+    kept = [load_file(folder / "model.safetensors") for folder in folders]
     mean = load_file(averaged.checkpoint("average") / "model.safetensors")
     assert mean.keys() == kept[0].keys()
     for name, value in mean.items():
@@ -84,9 +83,8 @@ def test_average_after_raised_epochs_equals_a_straight_run(
     averaged: Run, train_tiny: TrainTiny, tmp_path: Path
 ) -> None:
     shutil.copytree(averaged.folder, tmp_path / "raised/tiny")
-    raised, straight = (
-        outcome(train_tiny(tmp_path / name, *AVERAGING, "training.epochs=6")) for name in ("raised", "straight")
-    )
+    both = (train_tiny(tmp_path / name, *AVERAGING, "training.epochs=6") for name in ("raised", "straight"))
+    raised, straight = map(outcome, both)
     assert straight.pop("checkpoints").items() <= raised.pop("checkpoints").items()
     assert raised == straight
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from typing import Any, Literal
 
 import numpy as np
@@ -97,9 +98,7 @@ def test_step_depends_on_weights_batches_and_number_alone() -> None:
 
 
 def test_mix_seed_differs_by_step_process_and_shard() -> None:
-    places = [
-        (seed, step, rank, shard) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for shard in (0, 2)
-    ]
+    places = [*product(range(2), range(1, 50), (0, 3), (0, 2))]
     seeds = {mix_seed(*place) for place in places}
     assert len(seeds) == len(places)
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at

@@ -75,9 +75,8 @@ def test_best_has_the_lowest_loss_or_the_highest_score(
     caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
     monkeypatch.setattr(translation_score, "greedy_score", lambda *given, **named: next(scores))
-    run = train_tiny(
-        tmp_path, f"training.best_checkpoint_metric={by}", "training.epochs=3", "training.average_checkpoints=2"
-    )
+    settings = ("training.epochs=3", "training.average_checkpoints=2")
+    run = train_tiny(tmp_path, f"training.best_checkpoint_metric={by}", *settings)
     history = run.history()
     assert run.best_checkpoint_name in (
         f"step-{history[best - 1]['step']:07d}",
@@ -89,7 +88,6 @@ def test_best_has_the_lowest_loss_or_the_highest_score(
         mean, end = caplog.messages[-2:]
         assert re.fullmatch(rf"mean of the last 2 validations' weights  valid {loss}  {name} \(NFC\) 25\.00", mean)
         assert end.startswith(f"best validation {name} (NFC) 30.00 (loss {history[0]['valid_loss']:.3f}, PPL ")
+    other = "chrf" if by == "bleu" else "bleu"
     with pytest.raises(ConfigError, match=f"begun with other settings .training.best_checkpoint_metric: {by} → "):
-        train_tiny(
-            tmp_path, f"training.best_checkpoint_metric={'chrf' if by == 'bleu' else 'bleu'}", "training.epochs=3"
-        )
+        train_tiny(tmp_path, f"training.best_checkpoint_metric={other}", "training.epochs=3")

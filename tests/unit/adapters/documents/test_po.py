@@ -49,9 +49,8 @@ def test_po_plural_forms_are_translated_where_their_meaning_is_known(rule: str, 
     expected = forms.replace("∅", "").split(" ¦ ")
     header = HEADER.replace("\n\n", f'\n"Plural-Forms: {rule}"\n\n')
     message = '#, c-format\nmsgid "ein "\n"hund"\nmsgid_plural "hunde\\n"\n'
-    empty, filled = (
-        "".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms)) for forms in ([""] * len(expected), expected)
-    )
+    both = ([""] * len(expected), expected)
+    empty, filled = ("".join(f'msgstr[{n}] "{form}"\n' for n, form in enumerate(forms)) for forms in both)
     for space in ("", "\r\n", "\n\n"):  # after each form
         found = translated(header + message + empty.replace("msg", f"{space}msg").rstrip())
         assert found == header + message + filled.replace("msg", f"{space}msg").rstrip()

@@ -125,9 +125,8 @@ def test_xliff_2_segments_without_a_target_get_one(segment: str, expected: str) 
 
 
 def test_xliff_2_texts_have_the_place_of_their_unit_and_segment() -> None:
-    head = HEAD_2.replace(
-        "<unit", '<unit x:sizeRestriction="2,30" xmlns:x="urn:oasis:names:tc:xliff:sizerestriction:2.0"'
-    )
+    restricted = '<unit x:sizeRestriction="2,30" xmlns:x="urn:oasis:names:tc:xliff:sizerestriction:2.0"'
+    head = HEAD_2.replace("<unit", restricted)
     file = opened("<segment id='s'><source>a</source></segment><segment><source>a</source></segment>", head, END_2)
     assert [each.place for each in file.blocks] == [Place("unit u", ", segment s", 30), Place("unit u", "", 30)]
 

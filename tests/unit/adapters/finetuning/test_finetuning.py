@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from operator import itemgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,9 +59,8 @@ def test_null_in_a_config_overrides_inherited_settings(
     config = load_config(runs / "finetuned.yaml", overrides, inherited=finetuning_settings("base", runs))
     assert (config.training.patience, config.training.learning_rate) == (patience, 1e-4)
     assert (config.training.initialize_from, config.data.tokenizer_from) == ("base", "base")
-    said = load_config(
-        runs / "finetuned.yaml", ["training.initialize_from=other"], inherited=finetuning_settings("base", runs)
-    )
+    inherited = finetuning_settings("base", runs)
+    said = load_config(runs / "finetuned.yaml", ["training.initialize_from=other"], inherited=inherited)
     assert (said.training.initialize_from, said.data.tokenizer_from) == ("other", "base")
 
 
@@ -86,9 +86,8 @@ def test_extra_valid_has_losses_and_chooses_the_interpolation(
     history = run.history()
     assert [each["extra_valid_loss"] > 0 for each in history] == [True] * 3
     assert history[0]["extra_valid_loss"] == before
-    tried = [
-        re.match(r" *(\d+)% initial weights  valid ([\d.]+)  extra_valid ([\d.]+)", line) for line in caplog.messages
-    ]
+    pattern = re.compile(r" *(\d+)% initial weights  valid ([\d.]+)  extra_valid ([\d.]+)")
+    tried = map(pattern.match, caplog.messages)
     found = {int(each[1]): float(each[2]) + float(each[3]) for each in tried if each}
     assert [*found] == [0, 25, 50, 75, 100]
     made = load_average(run, "best")
@@ -153,10 +152,8 @@ def test_replay_is_half_of_an_epoch_and_resumes_exactly(train_tiny: TrainTiny, r
     old.unlink()
     shutil.rmtree(runs / "base")
     resumed = train_tiny(runs, *FINETUNE, *beside)
-    same = ("valid_loss", "extra_valid_loss", "train_loss")
-    assert [[each[key] for key in same] for each in resumed.history()] == [
-        [each[key] for key in same] for each in straight.history()
-    ]
+    same = itemgetter("valid_loss", "extra_valid_loss", "train_loss")
+    assert [*map(same, resumed.history())] == [*map(same, straight.history())]
     one, other = (load_best(run, torch.device("cpu"))[1].state_dict() for run in (straight, resumed))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
     (resumed.folder / "replay.source.txt").write_text("", encoding="utf-8")

@@ -318,9 +318,8 @@ def test_subword_symbols_keep_target_language_tokens_whole() -> None:
 
 def test_subword_symbols_source_without_target_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     symbols = ("<2de>", "<2en>")
-    model = train_subwords(
-        [f"{token} {text}" for token in symbols for text in TEXT] * 3, vocab_size=285, algorithm="bpe", symbols=symbols
-    )
+    text = [f"{token} {text}" for token in symbols for text in TEXT] * 3
+    model = train_subwords(text, vocab_size=285, algorithm="bpe", symbols=symbols)
     target, source = (SubwordCodec(model, symbols=each) for each in ((), symbols))
     for line in ("", "<2de> the old dog", "the old dog", "the dog"):
         source.encode(line)

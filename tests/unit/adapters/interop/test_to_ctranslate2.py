@@ -111,9 +111,8 @@ def test_exported_model_works_in_translate_and_evaluate_commands(
     assert kept["checkpoint"] == Translator(project / "runs/tiny").run.best_checkpoint_name
     code, out, err = tfm("compare", *runs, "--split", "test", cwd=project)
     assert (code, out.count("equal scores")) == (0, 1), err
-    both = [
-        tfm("score", "-i", corpus / "test.de", "--translation", corpus / "test.en", "-r", r, cwd=project) for r in runs
-    ]
+    given = ("-i", corpus / "test.de", "--translation", corpus / "test.en")
+    both = [tfm("score", *given, "-r", run, cwd=project) for run in runs]
     scores = [[float(line.split()[0]) for line in out.splitlines()] for _, out, _ in both]
     assert scores[0] == pytest.approx(scores[1], abs=2e-4)
     sentence = "Der alte Hund singt im Park."

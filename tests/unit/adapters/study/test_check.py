@@ -43,9 +43,8 @@ def test_check_of_sound_text_leaves_only_a_picture(tfm: Tfm, prepared: Path, cor
         "speed: 0 s per step, peak memory 0 MB, less than a minute until the end; with half the batch size 0 MB, and "
         "0 times as long"
     )
-    assert re.fullmatch(
-        r"learning rate: suggested 0, since the loss rises from 0 on \(tiny-check.png\); the config has 0: .+", said[2]
-    )
+    rate = r"learning rate: suggested 0, since the loss rises from 0 on \(tiny-check.png\); the config has 0: .+"
+    assert re.fullmatch(rate, said[2])
     assert re.fullmatch(SOUND, lines[-1])
     assert sorted(path.name for path in prepared.iterdir()) == ["data", "tiny-check.png"]
     assert (prepared / "tiny-check.png").read_bytes().startswith(b"\x89PNG")

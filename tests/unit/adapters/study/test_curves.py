@@ -64,9 +64,8 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
     steps = [each for line in history for each in line["steps"]]
     for key in ("loss", "learning_rate", "gradient_norm"):
         points = found.pop(f"step/{key}")
-        assert [(step, pytest.approx(value, rel=1e-6)) for step, value in points] == [
-            (each["step"], each[key]) for each in steps
-        ]
+        written = [(each["step"], each[key]) for each in steps]
+        assert [(step, pytest.approx(value, rel=1e-6)) for step, value in points] == written
     assert found.keys() == expected.keys()
     for tag, points in found.items():
         assert [step for step, _ in points] == [line["step"] for line in history]

@@ -100,9 +100,8 @@ def test_repetitions_cosine_is_1_only_without_positions(inspection: Inspection) 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
     maps = inspection.maps()
-    assert [(each.kind, each.layer, each.head) for each in maps] == [
-        (kind, 1, head) for kind in module.KINDS for head in (1, 2)
-    ]
+    expected = [(kind, 1, head) for kind in module.KINDS for head in (1, 2)]
+    assert [(each.kind, each.layer, each.head) for each in maps] == expected
     (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
     assert torch.equal(cross.weights, inspection.attention["cross"][0].weights[1])
     assert cross.scores is not None

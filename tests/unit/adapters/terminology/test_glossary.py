@@ -149,9 +149,8 @@ def test_term_is_constrained_if_likely_else_replaces_words(
     translator: Translator, glossary: dict[str, str], text: str, is_searched_for: bool
 ) -> None:
     source = "Ein Hund läuft am Strand."
-    (plain,), (found,) = (
-        each.translate_detailed([source]) for each in (translator, translator.with_options(glossary=glossary))
-    )
+    both = (translator, translator.with_options(glossary=glossary))
+    (plain,), (found,) = (each.translate_detailed([source]) for each in both)
     assert (found.text, found.ids != plain.ids) == (text, is_searched_for)
 
 

@@ -36,9 +36,8 @@ def has(tokens: Sequence[int], phrase: Sequence[int]) -> bool:
 @pytest.mark.parametrize("seed", range(5))
 def test_constraints_wide_beam_finds_the_best_translation(seed: int) -> None:
     phrases = ((2, 3),), ((4,), (5, 5))
-    (found,) = beam_search(
-        Scripted(1, seed), rules(4), beam_size=2000, n_best=1, rank_fn=ConstrainedRanking([TermConstraints(phrases)])
-    )
+    ranking = ConstrainedRanking([TermConstraints(phrases)])
+    (found,) = beam_search(Scripted(1, seed), rules(4), beam_size=2000, n_best=1, rank_fn=ranking)
     log_probs = Scripted(1, seed).table[0].log_softmax(1)
 
     def score(tokens: Sequence[int]) -> float:
@@ -59,9 +58,8 @@ def test_constraints_writes_unlikely_terms_once_each(beam_size: int, seed: int) 
         TermConstraints((((5, 5, 5),), ((5, 4),))),
         TermConstraints((((2,),), ((2, 3),))),  # the second one begins as the first
     ]
-    found = beam_search(
-        Scripted(3, seed), rules(12, 12, 12), beam_size=beam_size, n_best=1, rank_fn=ConstrainedRanking(terms)
-    )
+    ranking = ConstrainedRanking(terms)
+    found = beam_search(Scripted(3, seed), rules(12, 12, 12), beam_size=beam_size, n_best=1, rank_fn=ranking)
     for each, (best, *_) in zip(terms, found, strict=True):
         text = "".join(map(str, best.tokens))
         for (phrase,) in sorted(each.phrases, key=lambda one: -len(one[0])):
@@ -71,12 +69,11 @@ def test_constraints_writes_unlikely_terms_once_each(beam_size: int, seed: int) 
 
 
 def test_constraints_without_terms_is_beam_search() -> None:
-    with_none = beam_search(
-        Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2, rank_fn=ConstrainedRanking([TermConstraints(())] * 3)
+    plain, with_none = (
+        beam_search(Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2, **ranking)
+        for ranking in ({}, {"rank_fn": ConstrainedRanking([TermConstraints(())] * 3)})
     )
-    assert [[one.tokens for one in each] for each in with_none] == [
-        [one.tokens for one in each] for each in beam_search(Scripted(3, 1), rules(9, 9, 4), beam_size=3, n_best=2)
-    ]
+    assert [[one.tokens for one in each] for each in with_none] == [[one.tokens for one in each] for each in plain]
 
 
 def test_constraints_term_continued_as_another_word_is_missing() -> None:
