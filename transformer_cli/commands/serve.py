@@ -7,7 +7,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -51,7 +50,16 @@ def serve(
     The API is LibreTranslate's; the page is at /. Each run serves one language pair. On SIGHUP the server reloads its
     runs without losing a request.
     """
-    _check_options(api_key, allow_host or (), cors_origin or ())
+    if api_key is None and "TFM_API_KEY" in os.environ:  # typer ignores an empty variable
+        api_key = ""
+    if api_key is not None and not options.require_utf8(api_key, "--api-key").strip():
+        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY, too) to allow everyone")
+    for name in allow_host or ():
+        if not re.fullmatch(r"\*|[^/:?#\s]+", name):
+            raise typer.BadParameter(f"--allow-host {name!r} is not * or a name like tr.example.org")
+    for origin in cors_origin or ():
+        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; nothing else would ever match
+            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")
     from transformer_cli.adapters.serve.middleware import is_local_address
     from transformer_cli.adapters.serve.server import Server, bind, notify_systemd, url_of
 
@@ -104,16 +112,3 @@ def serve(
             lost = f"requests without an answer: {service.n_unanswered}"
             left = lost if service.n_unanswered else "all requests were answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
-
-
-def _check_options(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
-    if api_key is None and "TFM_API_KEY" in os.environ:  # typer ignores an empty variable
-        api_key = ""
-    if api_key is not None and not options.require_utf8(api_key, "--api-key").strip():
-        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY, too) to allow everyone")
-    for name in hosts:
-        if not re.fullmatch(r"\*|[^/:?#\s]+", name):
-            raise typer.BadParameter(f"--allow-host {name!r} is not * or a name like tr.example.org")
-    for origin in origins:
-        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; nothing else would ever match
-            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")

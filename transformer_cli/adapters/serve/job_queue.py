@@ -133,9 +133,6 @@ class TranslationJob(Job):
         return [join_parts(line, own) if line.parts else own[0] for line, own in lines]
 
 
-_Batch = list[tuple[TranslationJob, _Part]]
-
-
 class JobQueue:
     """The server's jobs, and the worker threads that compute them."""
 
@@ -195,8 +192,7 @@ class JobQueue:
 
     def _run(self) -> None:
         with WorkerPool(self._n_workers) as pool:
-            for _ in pool.run(self._work, range(self._n_workers)):
-                pass
+            list(pool.run(self._work, range(self._n_workers)))
 
     def _work(self, _: int) -> None:
         """Run a worker: compute batches until the server ends."""
@@ -255,7 +251,7 @@ class JobQueue:
         long = (job for job in waiting if job.cost > self._limits.short_job_cost)
         return max(long, key=lambda job: (1 + now - job.arrived) / job.cost**2, default=waiting[0])
 
-    def _form_batch(self, first: TranslationJob) -> _Batch:
+    def _form_batch(self, first: TranslationJob) -> list[tuple[TranslationJob, _Part]]:
         """Take parts of a job, then of others that cost no more. Returns [] if the job was cancelled or has failed."""
         with self._changed:
             max_cost = max(first.cost, self._limits.short_job_cost)
@@ -263,7 +259,7 @@ class JobQueue:
             others = [job for job in available if job.cost <= max_cost and job.can_batch_with(first)]
             for job in others:
                 job.is_available = False
-        batch: _Batch = []
+        batch = list[tuple[TranslationJob, _Part]]()
         left, limits, most = math.inf, self._limits, self._limits.batch_lines
         for job in (first, *others):
             try:
@@ -280,7 +276,7 @@ class JobQueue:
         return batch
 
 
-def _translate(batch: _Batch, before_step: BeforeStep) -> dict[Job, Any]:
+def _translate(batch: Sequence[tuple[TranslationJob, _Part]], before_step: BeforeStep) -> dict[Job, Any]:
     """Translate a batch. Returns the results of the jobs that are now done.
 
     before_step: called before each step of the search; stops it by raising an error.

@@ -66,8 +66,7 @@ class Directions:
 
         target: only languages that are translated into it (None: all). A language that py3langid does not know has 0.
         """
-        pairs = [pair for pair in self._by_pair if target in (None, pair[1])]
-        sources = list(dict.fromkeys(source for source, _ in pairs))
+        sources = list(dict.fromkeys(source for source, into in self._by_pair if target in (None, into)))
         if len(sources) < 2:
             return [(source, 100.0) for source in sources]
         return _probabilities(text[:MAX_DETECT_CHARS], sources)

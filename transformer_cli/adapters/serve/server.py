@@ -69,7 +69,6 @@ class ListeningSocket(socket.socket):
 
 def bind(host: str, port: int) -> ListeningSocket:
     """Returns a socket that is bound to an address but not listening. port: 0 for any free one. Raises ConfigError."""
-    where = f"--host {host} --port {port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with ExitStack() as on_error:
@@ -79,8 +78,8 @@ def bind(host: str, port: int) -> ListeningSocket:
             on_error.pop_all()
         return bound
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{where}: {reason}; choose another port or address of this machine") from None
+        what = f"--host {host} --port {port}: {getattr(error, 'strerror', None) or error}"
+        raise ConfigError(f"{what}; choose another port or address of this machine") from None
 
 
 def url_of(bound: socket.socket) -> str:
