@@ -38,10 +38,10 @@ def parse_po(
     """Parse the messages of a catalogue. Raises DataError for other files."""
     encoding = po_encoding(content)
     text, encode = decode_text(content, encoding)
-    build, kept = message_builder(text, _escape, languages, settings), Counter[str]()
+    build = message_builder(text, lambda words: words.translate(_ESCAPES), languages, settings)
     build.document.conversions.keeps_code = True
     forms: Sequence[str] = ()  # see `_add_message`
-    named = list[LanguagePair]()
+    kept, named = Counter[str](), list[LanguagePair]()
     for message in parse_messages(LINE.findall(text)):
         if message.strings and not any(message.strings.get("msgid", ())):  # the header
             header = "".join(message.strings.get("msgstr", ()))
@@ -54,10 +54,6 @@ def parse_po(
             build.end_block(*message.lines_before)
     build.end_block()
     return ParsedFile([build.document], encode, kept, named)
-
-
-def _escape(words: str) -> str:
-    return words.translate(_ESCAPES)
 
 
 def _add_message(

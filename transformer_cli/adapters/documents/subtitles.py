@@ -324,12 +324,11 @@ def _add_sentences(build: Builder, parts: list[Inline], language: str) -> None:
 
 def _elements_across_cues(parts: list[Inline]) -> set[int]:
     """Returns the indices of tags of elements that span cues; if one moved, cues would get out of order."""
-    found, open_, n_cues = set[int](), dict[str, list[tuple[int, int]]](), 0
+    found, open_, cue_of = set[int](), dict[str, list[int]](), [*accumulate(each.kind == "cue" for each in parts)]
     for index, each in enumerate(parts):
-        n_cues += each.kind == "cue"
         if each.opens:
-            open_.setdefault(each.opens, []).append((index, n_cues))
+            open_.setdefault(each.opens, []).append(index)
         elif open_.get(each.closes):
-            begun, n_before = open_[each.closes].pop()
-            found |= {begun, index} if n_before < n_cues else set()
-    return found | {index for begun in open_.values() for index, n_before in begun if n_before < n_cues}
+            begun = open_[each.closes].pop()
+            found |= {begun, index} if cue_of[begun] < cue_of[index] else set()
+    return found | {index for unclosed in open_.values() for index in unclosed if cue_of[index] < cue_of[-1]}

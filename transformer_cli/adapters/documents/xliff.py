@@ -110,7 +110,9 @@ def _add_unit(
     build: Builder, unit: Sequence[XmlEvent], kept: Counter[str], version: XliffVersion, *, renew: bool
 ) -> None:
     """Add a unit, with targets for the segments that need a translation."""
-    attributes, source, target = unit[0].attributes, _child(unit, "source"), _child(unit, "target")
+    children = {unit[start].name: (start, end) for start, end, depth in [*_elements(unit)][::-1] if depth == 1}
+    source, seg_source, target = (children.get(name) for name in ("source", "seg-source", "target"))
+    attributes = unit[0].attributes
     reason = (
         "not to be translated" if attributes.get("translate") == "no"
         else "approved" if attributes.get("approved") == "yes"
@@ -121,7 +123,7 @@ def _add_unit(
         kept[reason] += bool(source)
         build.end_block(*(each.raw for each in unit))
         return
-    original, seg_source = unit, _child(unit, "seg-source")
+    original = unit
     if not target:
         after = max(source[1], seg_source[1] if seg_source else 0) + 1
         unit, target = [*unit[:after], *_empty_target(unit, source[0]), *unit[after:]], (after + 1, after + 2)
@@ -245,11 +247,6 @@ def _elements(unit: Sequence[XmlEvent]) -> Iterator[tuple[int, int, int]]:
             open_.append(index)
         elif each.kind == "end":
             yield open_.pop(), index, len(open_)
-
-
-def _child(unit: Sequence[XmlEvent], name: str) -> _Range | None:
-    """Returns the span of the first child of a unit with this name."""
-    return next(((start, end) for start, end, n in _elements(unit) if n == 1 and unit[start].name == name), None)
 
 
 def _other_text(unit: Sequence[XmlEvent], target: _Range, source: _Range) -> str:
