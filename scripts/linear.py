@@ -443,6 +443,7 @@ AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only
     "adapters.corpora.formats._KEY adapters.corpora.formats._SPREADSHEET_ERROR text.file_formats._FORMULA "
     "adapters.corpora.formats._SCRIPT_OR_REGION adapters.corpora.formats._UTF_16 adapters.documents.markup._MARKUP "
     "adapters.documents.branches._BRANCH adapters.terminology.conversions._UNORDERED "
+    "adapters.documents.markdown._FIELD adapters.documents.markdown._FRONT_MATTER "
     "adapters.documents.markup.XML_ENCODING adapters.documents.xmltext.XML_ENCODING "
     "adapters.documents.subtitles._DATA adapters.documents.subtitles._SPEAKER_DASH "
     "adapters.documents.subtitles._TIMES text.file_formats._TEXT_FORMATS "

@@ -49,7 +49,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "ctranslate2": ("adapters.interop.ctranslate2", "adapters.interop.to_ctranslate2"),  # to run models, to write them
     "fastapi": "adapters.serve",
     "ftfy": "adapters.corpora.cleaning",
-    "markdown_it": "adapters.documents.markdown",
+    "markdown_it": "adapters.documents.markdown_inlines",
     "matplotlib": "adapters.study",
     "platformdirs": "adapters.corpora.multi30k",
     "prometheus_client": "adapters.serve.middleware",

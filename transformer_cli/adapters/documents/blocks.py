@@ -246,8 +246,9 @@ class Builder:
         """of the text that comes next; a parser sets it, unless the line is enough"""
         self.parse_text: Callable[[Sequence[Inline]], list[Inline]] = list
         """finds markup in text that is markup of another format, too; a parser sets and calls it"""
+        self.write = write
+        """of the block that ends next; a parser may change it"""
         self._line = line  # after the parts that are counted
-        self._write = write
         self._start_block([])
 
     def _start_block(self, inherited: Sequence[InlineElement]) -> None:
@@ -376,7 +377,7 @@ class Builder:
                 each.before = text[max(start, each.start - MAX_SPACE_CHARS) : each.start]
                 each.after = text[each.start : min(end, each.start + MAX_SPACE_CHARS)]
             self.document.blocks += (part for part in self._raw if isinstance(part, Block))
-            self._raw = [Block(text, self._elements, self._write, self._place, self._has_branch)]
+            self._raw = [Block(text, self._elements, self.write, self._place, self._has_branch)]
         parts = [*self._raw, *markup]
         self.document.parts += parts
         self.document.blocks += (part for part in parts if isinstance(part, Block))
