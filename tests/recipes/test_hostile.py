@@ -105,13 +105,10 @@ def test_damaged_file_is_refused_or_changes_nothing(corpus: Path, tmp_path: Path
         assert all("\n" not in line and ";" in line for line in said)
 
 
-SCRIPT = Path(torture.__file__)
-
-
 @pytest.mark.long  # make test cuts training off before each file, and kills it (test_interrupted.py)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_torture_ends_bit_for_bit_as_without_kills() -> None:
-    command = [sys.executable, str(SCRIPT), "--short", "--seed", "0"]
+    command = [sys.executable, torture.__file__, "--short", "--seed", "0"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     first, *table, last = done.stdout.splitlines()

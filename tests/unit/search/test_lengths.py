@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 from transformer_cli.search.batches import group_by_length
 from transformer_cli.text.vocabulary import N_SOS_EOS
 
-LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 
-
-@given(lengths=LENGTHS, most=st.integers(1, 200))
+@given(lengths=st.lists(st.integers(0, 60), max_size=80).map(np.array), most=st.integers(1, 200))
 def test_group_by_length_groups_are_disjoint_and_full(lengths: NDArray[np.int64], most: int) -> None:
     groups = group_by_length(lengths, most)
     order = [index for group in groups for index in group.tolist()]

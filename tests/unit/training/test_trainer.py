@@ -208,16 +208,13 @@ def test_train_warns_of_settings_that_do_not_fit(
     assert caplog.messages == said
 
 
-COSINE = ("training.schedule=cosine", "training.warmup_steps=2", "training.batch_by=tokens", "training.batch_size=300")
-
-
 def test_cosine_schedule_falls_over_all_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path, *COSINE, "training.epochs=3", "training.validate_every=1")
+    cosine = ("training.schedule=cosine", "training.warmup_steps=2", "training.epochs=3", "training.validate_every=1")
+    run = train_tiny(tmp_path, *cosine, "training.batch_by=tokens", "training.batch_size=600")
     rates = [entry["learning_rate"] for entry in run.history()]
     n_first = [entry["epoch"] for entry in run.history()].count(1)
-    expected = [
-        0.01 * min(1.0, index / 2 + 0.5) * (1 + math.cos(math.pi * index / n_first / 3)) / 2 for index in range(n_first)
-    ]
+    falls = [(1 + math.cos(math.pi * index / n_first / 3)) / 2 for index in range(n_first)]
+    expected = [0.01 * min(1.0, index / 2 + 0.5) * share for index, share in enumerate(falls)]
     assert rates[:n_first] == pytest.approx(expected)
     assert rates[1:] == sorted(set(rates[1:]), reverse=True)
     assert 0.0 < rates[-1] < 1e-3

@@ -94,10 +94,7 @@ def test_translate_html_of_mostly_another_language_warns(
         assert found.counts == {"translated": 1} | ({} if n_warnings else {"in another language": 1})
 
 
-MARKED = read_table(Path(__file__).with_name("marked_languages.txt"))
-
-
-@pytest.mark.parametrize(("document", "marked"), MARKED)
+@pytest.mark.parametrize(("document", "marked"), read_table(Path(__file__).with_name("marked_languages.txt")))
 def test_translate_file_of_other_languages_is_refused_unless_one_insists(
     translator: Translator, document: str, marked: str
 ) -> None:

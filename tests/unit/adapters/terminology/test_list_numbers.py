@@ -10,10 +10,8 @@ from transformer_cli import Translator
 from transformer_cli.adapters.terminology.list_numbers import with_list_numbers
 from transformer_cli.errors import DataError
 
-TABLES = read_tables(Path(__file__).with_name("terms.txt"))
 
-
-@pytest.mark.parametrize(("lines", "expected"), TABLES["list numbers"])
+@pytest.mark.parametrize(("lines", "expected"), read_tables(Path(__file__).with_name("terms.txt"))["list numbers"])
 def test_list_number_counts_beside_the_number_before_or_after(lines: str, expected: str) -> None:
     assert "\n".join(number for _, number in with_list_numbers(lines.split("\n"))) == expected
 
