@@ -24,12 +24,12 @@ MAX_PASSES = 250  # over the text; more were not tried
 FEW_PAIRS = 50_000  # below, a model of much other text is better, where there is one
 MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
 VALIDATIONS = 10
-TABLE = [  # at least so many passes and steps; dropout; consistency; passes in an epoch
-    (60, 4000, 0.2, 3.0, 2),
-    (20, 2000, 0.3, 0.0, 1),
-    (20, 1000, 0.2, 0.0, 1),
-    (5, 0, 0.1, 0.0, 1),
-    (0, 0, 0.0, 0.0, 1),
+TABLE = [  # at least so many passes and steps; dropout; label smoothing; consistency; passes in an epoch
+    (60, 4000, 0.2, 0.0, 3.0, 2),
+    (20, 2000, 0.3, 0.3, 0.0, 1),
+    (20, 1000, 0.2, 0.3, 0.0, 1),
+    (5, 0, 0.1, 0.1, 0.0, 1),
+    (0, 0, 0.0, 0.0, 0.0, 1),
 ]
 
 
@@ -40,14 +40,15 @@ def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_tw
     """
     passes = min(passes, MAX_PASSES)
     steps = passes * steps_per_epoch
-    dropout, consistency, per_epoch = next(
+    dropout, label_smoothing, consistency, per_epoch = next(
         choices
         for least_passes, least_steps, *choices in TABLE
-        if passes >= least_passes and steps >= least_steps and (may_read_twice or not choices[1])
+        if passes >= least_passes and steps >= least_steps and (may_read_twice or not choices[2])
     )
     epochs = max(1, round(passes / per_epoch))
     return {
         "model.dropout": dropout,
+        "training.label_smoothing": label_smoothing,
         "training.consistency": consistency,
         "training.epochs": epochs,
         "training.validate_every": math.ceil(epochs * steps_per_epoch / min(epochs, VALIDATIONS)),
@@ -77,7 +78,8 @@ def choose_training(
     found = with_settings(choose(passes, steps, len(dataset.split("valid")), may_read_twice=may_read_twice))
     chosen = config.model_copy(update={"model": found.model, "training": found.training})
     unit, number = chosen.training.end
-    how = f"dropout {chosen.model.dropout:g}, consistency {chosen.training.consistency:g}"
+    smoothing, consistency = chosen.training.label_smoothing, chosen.training.consistency
+    how = f"dropout {chosen.model.dropout:g}, label smoothing {smoothing:g}, consistency {consistency:g}"
     return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"
 
 
