@@ -442,10 +442,7 @@ def _formatting(items: Sequence[_Item]) -> tuple[str, dict[int, str]]:
     A text without a letter or digit whose formatting is not the main one gets that of the text before it.
     """
     own = {index: each.formatting or "" for index, each in enumerate(items) if each.text}
-    counts: Counter[str] = Counter()
-    for index, formatting in own.items():
-        counts[formatting] += len(items[index].text)
-    main = max(counts, key=lambda formatting: counts[formatting])
+    ((main, _),) = Counter(formatting for index, formatting in own.items() for _ in items[index].text).most_common(1)
     last, formatting_of = main, dict[int, str]()
     for index, formatting in own.items():
         last = formatting if formatting == main or any(map(is_word, items[index].text)) else last
