@@ -139,6 +139,8 @@ def prepare(
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else format_prepared(prepared))
     if reason:
         log.info("%s", reason)
+    if like and config_path:
+        log.info("tip: with --replay FILE, sentences of the kind that %s was trained on, it forgets less of that", like)
     if config_path and not as_json:
         print(f"{f'wrote {config_path}; ' if is_written else ''}next: tfm train --config {config_path}")
 

@@ -198,6 +198,7 @@ def test_prepare_like_and_train_from_copy_fixed_settings(tfm: Tfm, files: Path, 
     share = sets("data.held_out.valid=0.1")
     code, out, err = tfm("prepare", "memory.tsv", "--like", "tiny", *share, cwd=files)
     assert code == 0, err
+    assert "tip: with --replay FILE, sentences of the kind that tiny was trained on, it forgets less" in err
     config = load_config(files / "memory.yaml")
     assert (config.data.tokenizer_from, config.training.initialize_from) == ("tiny", "tiny")
     assert config.model == tiny.config.model
