@@ -89,12 +89,17 @@ def parse_notebook(content: bytes, languages: LanguagePair, settings: Translatio
     """Parse the Markdown cells of a Jupyter notebook. Raises DataError for other JSON."""
     text, encode = decode_text(content)
     notebook, escape, cells = load_json(text), escape_like(text), dict[int, list[JsonString]]()
-    if not isinstance(notebook, dict) or notebook.get("nbformat") != "4":
+    listed = notebook.get("cells") if isinstance(notebook, dict) and notebook.get("nbformat") == "4" else None
+    if not isinstance(listed, list):
         raise DataError("not a notebook of format 4; `jupyter nbconvert --to notebook` converts it")
+    kinds = {number: isinstance(each, dict) and each.get("cell_type") for number, each in enumerate(listed)}
     for each in json_strings(text):
         found = re.fullmatch(r"cells\.(\d+)\.source(?:\.\d+)?", each.key)
-        if found and notebook["cells"][int(found[1])].get("cell_type") == "markdown":
+        if found and kinds.get(int(found[1])) == "markdown":
             cells.setdefault(int(found[1]), []).append(each)
+    for one, other in (pair for strings in cells.values() for pair in pairwise(strings)):
+        if text[one.span[1] : other.span[0]].strip() != ",":
+            raise DataError("not a notebook: a cell has two sources, or one that is not text")
 
     def assemble(*written: str) -> bytes:
         out, done = "", 0

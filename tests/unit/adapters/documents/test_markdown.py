@@ -35,6 +35,18 @@ def test_markdown_front_matter_names_further_keys() -> None:
     assert [block.text for block in opened.blocks] == ["a", "b"]
 
 
-def test_notebook_of_another_format_is_refused() -> None:
-    with pytest.raises(DataError, match="not a notebook of format 4; `jupyter nbconvert"):
-        PARSERS["ipynb"](b'{"nbformat": 3}', ("de", "en"), TranslationSettings())
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"nbformat": 3}', "not a notebook of format 4; `jupyter nbconvert"),
+        ('{"nbformat": 4, "cells": {"0": {"source": "a"}}}', "not a notebook of format 4"),
+        (
+            '{"nbformat": 4, "cells": [{"cell_type": "markdown", "source": "a", "source": "b"}]}',
+            "a cell has two sources",
+        ),
+        ('{"nbformat": 4, "cells": [{"cell_type": "markdown", "source": ["a", 1, "b"]}]}', "one that is not text"),
+    ],
+)
+def test_what_is_no_notebook_is_refused(content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        PARSERS["ipynb"](content.encode(), ("de", "en"), TranslationSettings())
