@@ -21,13 +21,15 @@ from transformer_cli.adapters.documents.markup import parse_inlines
 from transformer_cli.adapters.documents.parsed_file import LanguagePair
 from transformer_cli.adapters.terminology.conversions import Conversions
 
+_ATTRIBUTES = r"\{:?[ \t]*(?:[#.][\w:.-]+|[\w-]+=(?:\"[^\"]*\"|[^\s{}]*))(?:[ \t]+[^\s{}]+)*[ \t]*\}"
 _HELD = (  # addresses, math, roles, Wiki links, attributes, footnotes
     r"<[a-zA-Z][\w+.-]{1,31}:[^\s<>]*>|<[^\s<>@]{1,99}@[^\s<>]{1,99}>"
     r"|\$\$[^$]{1,500}\$\$|\$(?![\s$])(?:(?!\]\()[^$\n]){1,500}(?<![\s\\])\$(?!\d)|\{[\w:.+-]+\}(?=`)"
     r"|!?\[\[[^\[\]\n]{1,200}\]\](?![(\[])"
-    r"|\{:?[ \t]*(?:[#.][\w:.-]+|[\w-]+=(?:\"[^\"]*\"|[^\s{}]*))(?:[ \t]+[^\s{}]+)*[ \t]*\}|\[\^[^\]\s]{1,99}\]"
+    rf"|{_ATTRIBUTES}|\[\^[^\]\s]{{1,99}}\]"
 )
 _HELD_IN = {False: re.compile(_HELD), True: re.compile(f"{_HELD}|(?P<jsx>{JSX})")}
+_TAIL = re.compile(rf"\\?{_ATTRIBUTES}\Z")  # of a heading or paragraph; \{#id} in MDX
 _HEAD = re.compile(r"\[[ xX]\][ \t]+|\[![A-Za-z]+\][+-]?[ \t]*\n?")  # of a task, of an alert
 _LINE_START = re.compile(r"^[ \t>]*(?:(?=[-+#=:]|!!!|\?{3})|\d{1,9}(?=[.)]))", re.MULTILINE)
 _QUOTE = re.compile(r"(?<=\n)[ \t>]+")
@@ -106,11 +108,13 @@ class InlineText:
         if head := _HEAD.match(self.content):
             self.content = self.content[head.end() :]
             yield Inline(self.raw(head[0]), kind="block_end")
+        tail = _TAIL.search(self.content, max(0, self.content.rfind("{") - 1))
+        content = self.content[: tail.start()].rstrip() if tail else self.content
         end = link_start = 0
-        for token in self.tokens(self.content):
+        for token in self.tokens(content):
             start, kind = end, token.type
             end = token.meta.get("end", start + (len(token.content or token.markup) or kind == "link_open"))
-            source = self.content[start:end]
+            source = content[start:end]
             if kind == "text_special" and len(token.content) == 1:
                 self.escapes[token.content] = source
                 yield Inline(source, token.content)
@@ -128,13 +132,15 @@ class InlineText:
                 link_start = end if kind == "link_open" else link_start
                 yield Inline(_Mark(source, token), opens=token.tag)
             elif token.nesting < 0:
-                token.meta["label"] = self.content[link_start:start].split() if source in ("]", "][]") else []
+                token.meta["label"] = content[link_start:start].split() if source in ("]", "][]") else []
                 yield Inline(_Mark(self.raw(source), token), closes=token.tag)
-            elif kind == "hardbreak" or (kind == "held" and source[0] == "{" and end == len(self.content)):
-                yield Inline(self.raw(source), kind="block_end")  # also the attributes of a heading
+            elif kind == "hardbreak":
+                yield Inline(self.raw(source), kind="block_end")
             else:
                 raw = self.raw(source)
                 yield Inline(raw, "" if kind in ("jsx", "image") else self.conversions.hold(raw))
+        if tail:
+            yield Inline(self.raw(self.content[len(content) :]), kind="block_end")
 
     def image(self, source: str, after: int) -> Inline:
         """Returns an image, whose alternative text is a block. after: where that ends."""
