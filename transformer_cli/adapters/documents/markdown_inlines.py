@@ -95,7 +95,6 @@ class InlineText:
 
     def parse(self, languages: LanguagePair) -> list[Inline]:
         """Returns the content as text and markup."""
-        self.is_paragraph = self.is_one_paragraph(self.content)
         inlines = parse_inlines([*self.inlines()], str, languages)
         for each in inlines:
             each.text = " " if each.kind == "proportional" else each.text
@@ -176,7 +175,7 @@ class InlineText:
         is_part = sum(token.nesting for token in marks) != 0
         found = Counter(token.type for token in self.tokens(content) if token.nesting)
         is_same = is_part or found == Counter(token.type for token in marks)
-        return is_same and (not self.is_paragraph or self.is_one_paragraph(content))
+        return is_same and (self.is_one_paragraph(content) or not self.is_one_paragraph(self.content))
 
     def join(self, parts: Sequence[str], *, is_safe: bool = False) -> str:
         """Returns a block as Markdown. is_safe: with all that may be markup escaped, and spaces around emphasis."""
