@@ -51,7 +51,7 @@ class _Mark(str):
 @cache
 def markdown_parser(is_mdx: bool) -> MarkdownIt:
     """Returns a parser whose inline tokens note where they end."""
-    parser = MarkdownIt("commonmark", {"maxNesting": 50}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["html_block", "code", "html_inline", "autolink"] if is_mdx else ["autolink"])
     parser.core.ruler.enableOnly(["normalize", "block"])
     parser.inline.ruler.after("text", "held", partial(_hold, _HELD_IN[is_mdx]))
