@@ -54,7 +54,7 @@ def test_prepare_files_writes_config_for_training(tfm: Tfm, files: Path, name: s
     assert out.endswith("wrote memory.yaml; next: tfm train --config memory.yaml\n")
     text = (files / "memory.yaml").read_text(encoding="utf-8")
     assert f"\n    train: [{name}]\n" in text.replace("\n      - ", " [").replace(f"{name}\n", f"{name}]\n")
-    assert "; change what you like.\n# 1 epoch, dropout 0, label smoothing 0, consistency 0: for " in text[:170]
+    assert "; change what you like.\n# 1 epoch, dropout 0, label smoothing 0.1: for " in text[:150]
     assert "hypotheses in beam search; 5 take 2.7" in text
     chosen = load_config(files / "memory.yaml")
     assert (chosen.decoding.beam_size, chosen.training.best_checkpoint_metric) == (5, "last")
@@ -80,9 +80,9 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     assert code == 0, err
     assert "tip: if OPUS-MT has a translator de→en, it is a better start than 1" in err
     training = load_config(files / "memory.yaml").training
-    plan = r"(\d+) epochs?, dropout [\d.]+, label smoothing [\d.]+, consistency (\d): for 1\d\d pairs and 0\.1 minutes"
+    plan = r"(\d+) epochs?, dropout [\d.]+, label smoothing ([\d.]+): for 1\d\d pairs and 0\.1 minutes"
     (said,) = re.findall(plan, err)
-    assert said == (str(training.epochs), f"{training.consistency:g}")
+    assert said == (str(training.epochs), f"{training.label_smoothing:g}")
     code, _, err = tfm(*command, cwd=files)
     assert (code, "--minutes chooses the settings of training in a new NAME.yaml" in err) == (2, True)
 

@@ -24,32 +24,29 @@ MAX_PASSES = 250  # over the text; more were not tried
 FEW_PAIRS = 50_000  # below, a model of much other text is better, where there is one
 MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
 VALIDATIONS = 10
-TABLE = [  # at least so many passes and steps; dropout; label smoothing; consistency; passes in an epoch
-    (60, 4000, 0.2, 0.0, 3.0, 2),
-    (20, 2000, 0.3, 0.3, 0.0, 1),
-    (20, 1000, 0.2, 0.3, 0.0, 1),
-    (5, 0, 0.1, 0.1, 0.0, 1),
-    (0, 0, 0.0, 0.0, 0.0, 1),
+TABLE = [  # at least so many passes and steps; dropout; label smoothing
+    (100, 2000, 0.3, 0.3),
+    (40, 1000, 0.2, 0.2),
+    (20, 1000, 0.15, 0.1),
+    (5, 0, 0.1, 0.1),
+    (0, 0, 0.0, 0.1),
 ]
 
 
-def choose(passes: float, steps_per_epoch: int, valid_pairs: int, *, may_read_twice: bool = True) -> dict[str, Any]:
+def choose(passes: float, steps_per_epoch: int, valid_pairs: int) -> dict[str, Any]:
     """Returns settings, by dotted key, for a training that has time for `passes` passes over its text.
 
-    steps_per_epoch: optimiser steps. valid_pairs: size of the validation split. may_read_twice: consistency is allowed.
+    steps_per_epoch: optimiser steps. valid_pairs: size of the validation split.
     """
-    passes = min(passes, MAX_PASSES)
-    steps = passes * steps_per_epoch
-    dropout, label_smoothing, consistency, per_epoch = next(
+    epochs = max(1, round(min(passes, MAX_PASSES)))
+    dropout, label_smoothing = next(
         choices
         for least_passes, least_steps, *choices in TABLE
-        if passes >= least_passes and steps >= least_steps and (may_read_twice or not choices[2])
+        if epochs >= least_passes and epochs * steps_per_epoch >= least_steps
     )
-    epochs = max(1, round(passes / per_epoch))
     return {
         "model.dropout": dropout,
         "training.label_smoothing": label_smoothing,
-        "training.consistency": consistency,
         "training.epochs": epochs,
         "training.validate_every": math.ceil(epochs * steps_per_epoch / min(epochs, VALIDATIONS)),
         "training.best_checkpoint_metric": "bleu" if valid_pairs >= MIN_BLEU_PAIRS else "last",
@@ -74,12 +71,10 @@ def choose_training(
         speed = tokens_per_second(config, dataset, text, plan)
         passes = 60 * minutes * TRAINING_SHARE * speed / text.count_target_tokens(plan)
         why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
-    may_read_twice = minutes is not None and config.model.dropout > 0
-    found = with_settings(choose(passes, steps, len(dataset.split("valid")), may_read_twice=may_read_twice))
+    found = with_settings(choose(passes, steps, len(dataset.split("valid"))))
     chosen = config.model_copy(update={"model": found.model, "training": found.training})
     unit, number = chosen.training.end
-    smoothing, consistency = chosen.training.label_smoothing, chosen.training.consistency
-    how = f"dropout {chosen.model.dropout:g}, label smoothing {smoothing:g}, consistency {consistency:g}"
+    how = f"dropout {chosen.model.dropout:g}, label smoothing {chosen.training.label_smoothing:g}"
     return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"
 
 
