@@ -136,8 +136,8 @@ class Trainer:
                 if self.world.size > 1 or not state.step:  # other processes are in the middle of a step
                     raise
                 self._save(with_loss_check=False)
-                where = f"from the checkpoint at step {state.step:,} where more memory is free"
-                raise MemoryShortage(f"{shortage}; the same command resumes {where}") from None
+                resumes = f"{self.interruption.resume_command} resumes from the checkpoint at step {state.step:,}"
+                raise MemoryShortage(f"{shortage}; {resumes} where more memory is free") from None
             if state.patience_is_spent(training):
                 score = messages.SCORE_NAMES[training.best_checkpoint_metric]
                 n_worse = pluralize(state.validations_since_best, "validation")
