@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.text.normalization import lower
+from transformer_cli.text.normalization import lower, primary_subtag
 
 TokenizerSettings = tuple[str, str, bool, bool]
 """source language, target language, whether to lower-case, and whether words are what stands between spaces"""
@@ -106,10 +106,12 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes,
 
 
 def tokenizer_or_fallback(language: str, *, lowercase: bool) -> Tokenizer:
-    """Returns the language's tokeniser; if spaCy has none, warns and returns the one for any language."""
+    """Returns a language's tokeniser, of fr for fra; if spaCy has none, warns and returns the one for any language."""
     try:
         return Tokenizer(language, lowercase=lowercase)
     except ConfigError as error:
+        if (code := primary_subtag(language)) != language:
+            return tokenizer_or_fallback(code, lowercase=lowercase)
         log.warning("%s; the rules for any language (xx) are used instead", error)
         return Tokenizer("xx", lowercase=lowercase)
 

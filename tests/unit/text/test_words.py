@@ -162,7 +162,8 @@ def test_detokenizer_json_round_trip_in_stable_order() -> None:
 
 
 def test_tokenizer_or_fallback_unknown_language_warns(caplog: pytest.LogCaptureFixture) -> None:
-    assert tokenizer_or_fallback("de", lowercase=True).language == "de"
+    for language in ("de", "deu", "de_AT"):
+        assert tokenizer_or_fallback(language, lowercase=True).language == "de"
     assert caplog.text == ""
     assert tokenizer_or_fallback("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
     assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); the rules" in caplog.text
