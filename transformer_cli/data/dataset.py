@@ -167,26 +167,27 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
+def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None, *, any_target: bool = False) -> Path:
     """Returns the folder of the dataset with data.fingerprint, else the newest with these settings and this text.
 
     codec_dir: with data.tokenizer_from, the folder of the run that it names; not read with data.fingerprint.
-    Raises DataError if there is no such dataset.
+    any_target: whatever its `to` is, which `Run.for_target` changes. Raises DataError if there is no such dataset.
     """
-    if data.both_directions:  # whatever `Run.for_target` has chosen
-        data = data.model_copy(update={"to": data.target})
-    settings = without_paths(dataset_settings(data))
     assert data.fingerprint or bool(codec_dir) == bool(data.tokenizer_from), "`find_tokenizer_run` finds the run"
     checksums = codec_checksums(codec_dir, data) if codec_dir and not data.fingerprint else {}
 
+    def compared(settings: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in without_paths(settings).items() if not (any_target and key == "to")}
+
     def matches(folder: Path, manifest: Mapping[str, Any]) -> bool:
-        if without_paths(manifest["settings"]) != settings:
+        if compared(manifest["settings"]) != settings:
             return False
         if data.fingerprint:
             return bool(manifest["fingerprint"] == data.fingerprint)
         codec = manifest.get("codec") or (codec_checksums(folder, data) if checksums else {})  # given, or its own
         return codec == checksums and (not data.files or is_made_from(manifest, data, sha256))
 
+    settings = compared(dataset_settings(data))
     found, damaged, sha256 = [], [], cache(sha256_of_file)  # reads a file once, however many datasets it may belong to
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:

@@ -249,7 +249,7 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
 def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
     """Warn of lines, and of references from 1 % on, that are in the run's training text, if its dataset can be read."""
     try:
-        folder = find_dataset(data, data_dir)
+        folder = find_dataset(data, data_dir, any_target=True)
         max_bytes = read_manifest(folder)["splits"]["train"]["sentences"] * MAX_BYTES_PER_LINE
         found = {
             "line": _count_seen(text.sources, folder / "train.source.txt", max_bytes),
@@ -380,7 +380,7 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
 
     Raises DataError.
     """
-    dataset = Dataset.open(find_dataset(data, data_dir))
+    dataset = Dataset.open(find_dataset(data, data_dir, any_target=True))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
         raise DataError(f"{dataset.folder} has no test set; name another split, such as valid")

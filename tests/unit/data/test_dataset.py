@@ -156,12 +156,14 @@ def test_find_dataset_takes_the_newest(folder: Path) -> None:
     [
         ({"min_freq": 2}, "en→en with these settings and this text"),
         ({"source": "de"}, "de→en with these settings and this text"),
+        ({"to": "en"}, "en→en with these settings and this text"),  # unless any target is taken
         ({"fingerprint": "12345678"}, "en→en with fingerprint 12345678"),
     ],
 )
 def test_find_dataset_other_settings_find_nothing(folder: Path, changes: dict[str, Any], what: str) -> None:
     with pytest.raises(DataError, match=f"^{folder.parent}/: no dataset files {what}; run `tfm prepare` with the "):
         find_dataset(data_config(folder, **changes), folder.parent)
+    assert find_dataset(data_config(folder, to="en"), folder.parent, any_target=True) == folder
 
 
 def test_find_dataset_skips_other_formats_and_folders(folder: Path, tmp_path: Path) -> None:

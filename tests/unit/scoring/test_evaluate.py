@@ -113,6 +113,7 @@ def test_select_texts_dataset_without_test_set_raises(corpus: Path, tmp_path: Pa
     make_dataset(config.model_copy(update={"data": data}), AlignedFiles(data), data_dir=tmp_path / "data")
     with pytest.raises(DataError, match=r"has no test set; name another split, such as valid$"):
         select_texts(data, data_dir=tmp_path / "data")
+    data = data.model_copy(update={"to": "en"})  # as --to chooses it
     assert [text.name for text in select_texts(data, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 
 
@@ -134,7 +135,8 @@ def test_select_texts_warns_of_lines_from_training_text(
         trained, new = (corpus / f"{split}.{side}" for split in ("train", "test"))
         lines = [*trained.read_text(encoding="utf-8").splitlines()[:2], new.read_text(encoding="utf-8").splitlines()[0]]
         (tmp_path / f"own.{side}").write_text("".join(f"{line.upper()}\n" for line in lines), encoding="utf-8")
-    select_texts(tiny.config.data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
+    data = tiny.config.data.model_copy(update={"to": "en"})  # as --to chooses it
+    select_texts(data, files=(tmp_path / "own.de", tmp_path / "own.en"), data_dir=project / "data")
     assert "own.de: also in the training text: 2 of 3 lines, 2 of 3 references; " in caplog.text
     caplog.clear()
     reference = (corpus / "train.en").read_text(encoding="utf-8").splitlines()[0]
