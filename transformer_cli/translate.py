@@ -77,9 +77,6 @@ class Translator:
         of TranslationSettings; the others stay as they are. overrides: as after --set, such as "decoding.top_k=3".
         Raises ConfigError for an unknown name or a wrong value, and DataError for a wrong entry of a glossary.
         """
-        if wrong := [each for each in overrides if not isinstance(each, str)]:
-            what = "where a str such as 'decoding.top_k=3' is wanted; pass settings by name, as in beam_size=4"
-            raise ArgumentError(f"Translator.with_options: overrides: {wrong[0]!r}, {what}")
         other = copy(self)
         other.settings = translation_settings(self.settings, named, overrides)
         other.pipeline = self.pipeline.with_settings(other.settings)

@@ -126,7 +126,7 @@ def translation_settings(
     """Returns `base` settings, changed by `--set` options and then by `named` settings.
 
     base: a run's decoding settings, or earlier TranslationSettings. overrides: such as `decoding.length_penalty=0.6`.
-    named: field name → value, which may be a NumPy scalar. Raises ConfigError for an override outside of `decoding`, an
+    named: field name → value. Raises ConfigError for an override outside of `decoding`, an
     unknown name, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {"decoding": {name: getattr(base, name) for name in DecodingConfig.model_fields}}
@@ -138,10 +138,8 @@ def translation_settings(
             raise ConfigError(f"{flag}: only decoding.* can be set here; {'.'.join(key)} is fixed in a trained run")
     further = dict(base)
     for name, value in named.items():
-        if type(value).__module__ == "numpy" and value.shape == ():  # type: ignore[attr-defined]
-            value = value.item()  # type: ignore[attr-defined]
         if name in TranslationSettings.model_fields and name not in DecodingConfig.model_fields:
-            further[name] = value
+            further[name] = _as_yaml(value)
         else:
             given.append(_set_key(tree, f"decoding.{name}", value, f"{name}={value!r}"))
     last = given[-1][1] if given else "decoding"  # the origin of errors about several values
@@ -236,6 +234,9 @@ def _apply_overrides(tree: dict[str, Any], overrides: Iterable[str]) -> list[Opt
     """Applies all overrides. Returns their keys and options. Warns of a key that is set twice."""
     given = []
     for override in overrides:
+        if not isinstance(override, str):
+            wanted = "a str such as 'training.epochs=3' is wanted; pass settings by name, or as a mapping"
+            raise ArgumentError(f"overrides: {override!r}, where {wanted}")
         option = shorten(override, 100)
         dotted, equals, text = override.partition("=")
         if not equals or not all(dotted.strip().split(".")):
@@ -257,8 +258,19 @@ def _set_key(tree: dict[str, Any], dotted: str, value: Any, option: str) -> Opti
         tree = tree[parent]
         if not isinstance(tree, dict):
             raise ConfigError(f"{option}: {parent} has no keys below it")
-    tree[key[-1]] = value
+    tree[key[-1]] = _as_yaml(value)
     return key, option
+
+
+def _as_yaml(value: Any) -> Any:
+    """Returns a value from Python as YAML has it: paths are text, tuples are lists, NumPy's scalars are numbers."""
+    if isinstance(value, list | tuple):
+        return [*map(_as_yaml, value)]
+    if isinstance(value, dict):
+        return {key: _as_yaml(each) for key, each in value.items()}
+    if type(value).__module__ == "numpy" and value.shape == ():
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
 
 
 def _merge(below: Mapping[str, Any], tree: Any) -> Any:

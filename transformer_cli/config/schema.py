@@ -524,8 +524,8 @@ class TrainingConfig(Section, affects=Affects.TRAINING):
         n_validations = -(-number // interval) if interval else None  # None: depends on the dataset
         if self.average_checkpoints and n_validations and self.average_checkpoints > n_validations:
             raise ValueError(
-                f"average_checkpoints: {self.average_checkpoints}, but there are only {n_validations} validations; "
-                "lower it"
+                f"average_checkpoints: {self.average_checkpoints}, but the number of validations is {n_validations}; "
+                "lower it, set it to null, or validate more often"
             )
         return self
 

@@ -58,6 +58,7 @@ for _class in (_Loader, _Dumper):  # _PlainLoader shares _Loader's
         _class.add_implicit_resolver(_tag, re.compile(rf"({_pattern})\Z"), list("-+0123456789."))
 _Constructor.add_constructor("tag:yaml.org,2002:int", lambda _, node: int(str(node.value)))
 _Dumper.add_representer(float, _Dumper.represent_number)
+_Dumper.add_multi_representer(object, lambda dumper, value: dumper.represent_str(str(value)))  # in error messages
 
 
 def parse_yaml(text: str, where: str = "") -> Any:

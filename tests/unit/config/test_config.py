@@ -7,6 +7,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tables import read_table, read_tables
@@ -140,12 +141,24 @@ def test_load_config_file_paths_are_relative_to_it(path: Path, tmp_path: Path) -
     assert found == expected
 
 
-def test_load_config_set_paths_are_relative_to_cwd(path: Path, tmp_path: Path, here: Path) -> None:
+def test_load_config_set_and_python_paths_are_relative_to_cwd(path: Path, tmp_path: Path, here: Path) -> None:
     config = load(path, OWN_FILES, "data.files.valid.source=c.en", "data.files.train.target=~/c.fr")
     texts = dict(config.data.texts)
     assert texts["valid.source"] == here / "c.en"
     assert texts["train.target"] == Path("~/c.fr").expanduser()
     assert texts["train.source"] == tmp_path / "a.en"
+    files: dict[str, Any] = {
+        "train": (Path("a.tmx"), {"source": Path("a.en"), "target": "a.fr"}),
+        "valid": Path("v.tmx"),
+    }
+    given: Any = {"initialize_from": Path("runs/x"), "extra_valid": (Path("old.tsv"), "valid"), "epochs": np.int64(3)}
+    config = load_config(data={"corpus": "files", "files": files}, training=given)
+    assert {place for _, place in config.data.texts} == {here / name for name in ("a.tmx", "a.en", "a.fr", "v.tmx")}
+    training = config.training
+    assert (training.initialize_from, training.epochs) == ("runs/x", 3)
+    assert training.extra_valid == (str(here / "old.tsv"), "valid")
+    with pytest.raises(ConfigError, match=r"training\.epochs: must be a whole number, not <class 'object'>$"):
+        load_config(training={"epochs": object})
 
 
 def test_load_config_file_lists_have_numbered_names(path: Path, tmp_path: Path) -> None:
