@@ -65,6 +65,10 @@ def prepare(
     config = _as_config(config)
     if pairs is not None and config.data.corpus != "pairs":
         raise ConfigError(f"data.corpus: {config.data.corpus}, but pairs are given; set data.corpus: pairs")
+    if not isinstance(pairs, Mapping | None):
+        raise ArgumentError(f"pairs: a {type(pairs).__name__}, where a dict is wanted: {{'train': […], 'valid': […]}}")
+    for split, of_split in (pairs or {}).items():
+        check_list(f"pairs[{split!r}]", of_split, "pairs")
     codec_dir = find_tokenizer_run(config.data, runs_dir)
     corpus: Corpus
     if pairs is None:
@@ -248,6 +252,7 @@ def evaluate(
     """
     check_list("files", files or ())
     check_list("lists", lists or ())
+    lists = lists and [*lists]
     for number, each in enumerate(lists or ()):
         check_list(f"lists, item {number}", each)
     metrics = parse_metrics(metrics)
@@ -289,11 +294,11 @@ def score_pairs(
     check_list("pairs", pairs, "pairs" if targets is None else "str")
     if targets is not None:
         check_list("targets", targets)
-        sources: list[Any] = [*pairs]
-        if len(sources) != len(targets):
-            counts = f"{pluralize(len(sources), 'source')} and {pluralize(len(targets), 'target')}"
+        sources, translations = list[Any](pairs), [*targets]
+        if len(sources) != len(translations):
+            counts = f"{pluralize(len(sources), 'source')} and {pluralize(len(translations), 'target')}"
             raise ArgumentError(f"score_pairs: {counts}; give as many")
-        pairs = zip(sources, targets, strict=True)
+        pairs = zip(sources, translations, strict=True)
     yield from scoring.score_pairs(_as_translator(run), pairs, names=names)
 
 

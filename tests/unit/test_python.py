@@ -36,6 +36,7 @@ from transformer_cli import (
 from transformer_cli.training import translation_score
 
 SENTENCE = "Der alte Hund singt im Park."
+OF_PAIRS = load_config(data={"corpus": "pairs"})
 pytestmark = pytest.mark.usefixtures("few_samples")
 
 
@@ -58,6 +59,7 @@ def here(project: Path) -> Path:
         (lambda given: [*score_pairs(given, ["a"], "b")], "targets: 'b', where a list of str is wanted"),
         (lambda given: given.translate({"a": "Hund"}), "sentences: {'a': 'Hund'}, where a list of str is wanted"),
         (lambda given: given.translate(None), "sentences: None, where a list of str is wanted"),
+        (lambda given: load_config("demo", untyped(3)), "overrides: 3, where a str such as"),
         (lambda given: load_config(untyped({"training": {}})),
          "path: a dict, where a name or a path is wanted; a dict"),
         (lambda given: compare(given, untyped("other")),
@@ -68,6 +70,13 @@ def here(project: Path) -> Path:
         (lambda given: evaluate(given, files="ab"), "files: 'ab', where a list of str is wanted"),
         (lambda given: [*score_pairs(given, ["ab"])], "pairs, item 0: 'ab' is not a pair of texts"),
         (lambda given: [*score_pairs(given, [("a", "b", "c")])], "item 0: ('a', 'b', 'c') is not a pair"),
+        (lambda given: [*score_pairs(given, untyped([3]))], "pairs, item 0: 3 is not a pair of texts"),
+        (lambda given: [*score_pairs(given, untyped([("a", None)]))], "target: line 1: None, where a str is wanted"),
+        (lambda given: [*score_pairs(given, ["a"], untyped(iter([3])))], "target: line 1: 3, where a str is wanted"),
+        (lambda given: evaluate(given, lists=untyped(iter(["a"]))), "lists, item 0: 'a', where a list of str"),
+        (lambda given: evaluate(given, lists=untyped([["a"], iter([3])])), "lists, item 1, item 0: 3, where a str"),
+        (lambda given: prepare(OF_PAIRS, pairs=untyped([("a", "b")])), "pairs: a list, where a dict is wanted: "),
+        (lambda given: prepare(OF_PAIRS, pairs=untyped({"train": 3})), "pairs['train']: 3, where a list of pairs"),
         (lambda given: given.translate(iter(["Hund", 3])), "line 2: 3, where a str is wanted"),
         (lambda given: given.with_options({"beam_size": 4}), "overrides: {'beam_size': 4}, where a str such as"),
         (lambda given: given.translate_file(b"a", "txt"), "file_format: 'txt' is none of text, html, "),

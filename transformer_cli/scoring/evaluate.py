@@ -6,7 +6,7 @@ BLEU and chrF use the raw text of the references, not their tokens.
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -191,7 +191,7 @@ def score_pairs(
     while chunk := list(islice(pairs, CHUNK_LINES)):
         sides = []
         for number, pair in enumerate(chunk, start=n_lines):
-            if isinstance(pair, str) or len(pair) != 2:
+            if isinstance(pair, str) or not isinstance(pair, Sized) or len(pair) != 2:
                 raise ArgumentError(f"score_pairs: pairs, item {number}: {pair!r} is not a pair of texts")
         for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
             for number, text in enumerate(texts, start=n_lines + 1):
@@ -409,7 +409,8 @@ def text_from_lists(lists: Sequence[Sequence[str]]) -> ParallelText:
 
     Raises DataError if lengths differ, or for a lone surrogate.
     """
-    sources, *references = [*lists] or [[]]
+    lists = [[*each] for each in lists]
+    sources, *references = lists or [[]]
     if not references or not len(sources) or {len(each) for each in references} != {len(sources)}:
         lengths = ", ".join(f"{len(each):,}" for each in (sources, *references))
         raise DataError(f"lists: {lengths} lines; give a list of sentences, then equally long lists of references")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from transformer_cli.config.schema import MAX_LINE_CHARS
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ArgumentError, DataError
 from transformer_cli.system.files import STDIO, is_stream, open_input, remedy_for
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.file_formats import refuse_binary
@@ -212,7 +212,12 @@ def is_too_long(text: str) -> bool:
 
 
 def refuse_lone_surrogates(text: str, where: str = "") -> None:
-    """Raises DataError for a lone surrogate, which no file can contain. where: begins the message."""
+    """Raises DataError for a lone surrogate, which no file can contain, and ArgumentError for what is not a str.
+
+    where: begins the message.
+    """
+    if not isinstance(text, str):
+        raise ArgumentError(f"{where}{text!r}, where a str is wanted")
     try:
         text.encode()
     except UnicodeEncodeError as error:
