@@ -81,7 +81,7 @@ def config_for_files(
     if inherited:
         chosen["training.epochs"] = max(3, min(30, PAIRS_PER_FINETUNING // max(1, n_pairs)))
     elif base is None:
-        size = max(500, min(config.data.subwords.vocab_size, n_pairs // 2))
+        size = vocab_size_for(n_pairs, at_most=config.data.subwords.vocab_size)
         if n_pairs < SMALL_TEXT_PAIRS:  # a text of many characters, such as Japanese, needs more
             smallest = min_vocab_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
@@ -90,6 +90,11 @@ def config_for_files(
         chosen["decoding.beam_size"] = 5
     further = None if inherited or base else lambda settings: load({**chosen, **settings})
     return load(chosen), path, further
+
+
+def vocab_size_for(n_pairs: int, at_most: int) -> int:
+    """Returns the number of subwords that gave the best translations in docs/records/little-text.md."""
+    return max(500, min(at_most, max(n_pairs // 2, min(n_pairs, 2_000))))
 
 
 def commented_yaml(config: Config, path: Path, reason: str = "") -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from transformer_cli.adapters.corpora.configs import vocab_size_for
 from transformer_cli.adapters.corpora.recipe import choose
 
 
@@ -22,3 +23,10 @@ from transformer_cli.adapters.corpora.recipe import choose
 )
 def test_choose_by_passes_and_steps(passes: float, steps: int, valid_pairs: int, chosen: tuple[object, ...]) -> None:
     assert tuple(choose(passes, steps, valid_pairs).values()) == chosen
+
+
+@pytest.mark.parametrize(
+    ("n_pairs", "size"), [(10, 500), (1_500, 1_500), (3_000, 2_000), (5_000, 2_500), (29_000, 6_000)]
+)
+def test_vocab_size_by_pairs(n_pairs: int, size: int) -> None:
+    assert vocab_size_for(n_pairs, at_most=6_000) == size
