@@ -153,13 +153,6 @@ def test_translate_parts_of_4000_lines_joined_are_the_whole(tfm: Tfm, project: P
     assert texts[0] == texts[1] + texts[2]
 
 
-def test_translate_under_torchrun_is_refused(tfm: Tfm, project: Path) -> None:
-    environment = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}
-    code, out, err = tfm("translate", SENTENCES[0], cwd=project, environment=environment)
-    assert (code, out) == (2, "")
-    assert "start it without torchrun" in err
-
-
 def test_translate_format_html_keeps_the_markup(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     dog, cat = SENTENCES[0], SENTENCES[2]
     page = tmp_path / "page.html"

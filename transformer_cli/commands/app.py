@@ -19,6 +19,7 @@ import typer
 import typer.core
 
 from transformer_cli.commands import streams, suggestions
+from transformer_cli.compute.world import World
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, terminal
 from transformer_cli.system.files import remedy_for
@@ -216,6 +217,8 @@ def root(
         typer.echo(f"tfm {version('transformer-cli')}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
+    elif context.invoked_subcommand != "train" and World.from_environment().size > 1:
+        raise typer.BadParameter(f"tfm {context.invoked_subcommand} runs in one process; start it without torchrun")
     else:
         from transformer_cli.system.progress import LineHandler
 

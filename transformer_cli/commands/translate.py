@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TextIO
 import typer
 
 from transformer_cli.commands import documents, options, streams
-from transformer_cli.compute.world import World
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STDIO, is_stream
@@ -132,8 +131,6 @@ def translate(
     if split_sentences is None:
         is_text_file = input_file is not None and format_by_name(input_file) == PLAIN_TEXT and not as_json
         split_sentences = is_undecided and (is_interactive or is_text_file)
-    if World.from_environment().size > 1:
-        raise typer.BadParameter("tfm translate runs in one process; start it without torchrun")
     folder, *others = options.find_runs(run)
     from transformer_cli.adapters.terminology.annotations import to_check
     from transformer_cli.api import Translator, read_glossary

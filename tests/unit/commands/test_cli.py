@@ -66,6 +66,13 @@ def test_several_processes_rank_0_reports_the_signal(
         assert tfm("train", cwd=tmp_path, environment=rank(number)) == (143, "", said)
 
 
+@pytest.mark.parametrize("command", ["translate", "evaluate", "prepare"])
+def test_command_in_several_processes_is_refused_unless_it_trains(tfm: Tfm, tmp_path: Path, command: str) -> None:
+    code, out, err = tfm(command, cwd=tmp_path, environment=rank(0))
+    assert (code, out) == (2, "")
+    assert f"tfm {command} runs in one process; start it without torchrun" in err
+
+
 @pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",), ("train", "-h")], ids=" ".join)
 def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     code, out, err = tfm(*arguments, cwd=tmp_path)
