@@ -188,7 +188,7 @@ class SubwordCodec(SubwordModel):
             return text
         if self.default_target_token:
             return f"{self.default_target_token} {text}"
-        _warn_no_target(tuple(self.target_languages))
+        _warn_no_target(*sorted(self.target_languages.items()))
         return text
 
     def has_target_token(self, text: str) -> bool:
@@ -333,10 +333,10 @@ class ImportedCodec(SubwordCodec):
 
 
 @cache
-def _warn_no_target(codes: tuple[str, ...]) -> None:
-    """Warn, once, that text does not name a target language."""
-    some = first_few(sorted(codes))
-    log.warning("the model translates into several languages: name the one you want with --to (%s)", some)
+def _warn_no_target(*languages: tuple[str, str]) -> None:
+    """Warn, once, that text does not name a target language. languages: code, token."""
+    what = "the model translates into several languages: name one with --to (%s), or begin lines with its token (%s)"
+    log.warning(what, first_few([code for code, _ in languages]), languages[0][1])
 
 
 def _shown(piece: str) -> str:

@@ -324,7 +324,8 @@ def test_subword_symbols_source_without_target_warns_once(caplog: pytest.LogCapt
     for line in ("", "<2de> the old dog", "the old dog", "the dog"):
         source.encode(line)
         target.encode(line)
-    assert caplog.messages == ["the model translates into several languages: name the one you want with --to (de, en)"]
+    said = "several languages: name one with --to (de, en), or begin lines with its token (<2de>)"
+    assert caplog.messages == [f"the model translates into {said}"]
     both = DataConfig(source="de", target="en", to="de")
     assert (both.input_language, both.output_language) == ("en", "de")
 
