@@ -386,13 +386,13 @@ def score(
     """
     if input_file == target_file == STDIO:
         raise typer.BadParameter("only one of --input and --translation can be standard input")
-    folder, *others = options.find_runs(run_arguments, run)
+    (folder,) = options.find_runs(run_arguments, run)
     options.check_plain_text(input_file, target_file)
     from transformer_cli.api import Translator
     from transformer_cli.scoring.evaluate import score_files
     from transformer_cli.scoring.losses import perplexity_text
 
-    for each in score_files(Translator(folder, device, others=others), input_file, target_file):
+    for each in score_files(Translator(folder, device), input_file, target_file):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

@@ -89,12 +89,11 @@ def inspect(
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    folder, *others = options.find_runs(run)
+    (folder,) = options.find_runs(run)
     from transformer_cli.adapters.study.inspection import KINDS
     from transformer_cli.api import Translator, inspect_sentence
 
-    translator = Translator(folder, device, others=others)
-    translator = translator.with_options(*(search or ()), on_too_long=on_too_long)
+    translator = Translator(folder, device).with_options(*(search or ()), on_too_long=on_too_long)
     inspection = inspect_sentence(translator, sentence)
     kinds = [each for each in KINDS if not kind or AttentionChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())

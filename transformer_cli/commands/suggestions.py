@@ -29,31 +29,31 @@ def splits() -> list[str]:
     return sorted({path.name.removesuffix(suffix) for path in Path("data").glob(f"*/*{suffix}")})
 
 
-def configs(incomplete: str) -> list[str]:
+def configs() -> list[str]:
     """Returns the names of the configs that come with tfm."""
     from transformer_cli.config.load import shipped_configs
 
-    return [name for name in shipped_configs() if name.startswith(incomplete)]
+    return list(shipped_configs())
 
 
-def settings(incomplete: str) -> list[str]:
-    """Returns the keys that begin with `incomplete`, each followed by "=", such as `training.epochs=`."""
+def settings() -> list[str]:
+    """Returns the keys of all settings, each followed by "=", such as `training.epochs=`."""
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.config.schema import Config
 
-    return [f"{key}=" for key in settings_by_key(Config()) if f"{key}=".startswith(incomplete)]
+    return [f"{key}=" for key in settings_by_key(Config())]
 
 
-def decoding_settings(incomplete: str) -> list[str]:
+def decoding_settings() -> list[str]:
     """Returns the keys that `--set` accepts for a trained run, in the form of `settings`."""
-    return [each for each in settings(incomplete) if each.startswith("decoding.")]
+    return [each for each in settings() if each.startswith("decoding.")]
 
 
 def suggest_settings(command: str, option: str, known: Collection[str]) -> str:
     """Returns a hint at what tfm has for an unknown option, or "". known: the command's options."""
     from transformer_cli.config.error_messages import did_you_mean, names_of_other_tools
 
-    offered = settings("") if "--config" in known or command == "config" else decoding_settings("")
+    offered = settings() if "--config" in known or command == "config" else decoding_settings()
     name = option.lstrip("-").replace("-", "_").lower()
     if "--run" in known and name in NAMES_OF_RUN:
         return "; did you mean --run?"

@@ -10,7 +10,7 @@ from transformer_cli.commands import suggestions
 
 
 def test_completion_of_set_offers_every_setting() -> None:
-    offered = suggestions.settings("")
+    offered = suggestions.settings()
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
 

@@ -34,7 +34,7 @@ from contextlib import suppress
 import transformer_cli.config.load
 from transformer_cli.commands import suggestions
 from transformer_cli.commands.app import main
-suggestions.runs(), suggestions.splits(), suggestions.settings(''), suggestions.configs('')
+suggestions.runs(), suggestions.splits(), suggestions.settings(), suggestions.configs()
 print('loaded:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
 for line in sys.argv[1:]:
     with suppress(SystemExit):
