@@ -246,7 +246,7 @@ def result_sink(translator: Translator, files: Iterable[str | Path] = ()) -> Res
     return save
 
 
-def _warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
+def warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) -> None:
     """Warn of lines, and of references from 1 % on, that are in the run's training text, if its dataset can be read."""
     try:
         folder = find_dataset(data, data_dir, any_target=True)
@@ -371,7 +371,7 @@ def select_texts(
     if files is not None and not len(files):
         raise DataError("files: empty; name a file of sentences and one of references, or omit it")
     text = text_from_lists(lists) if lists is not None else read_text(*map(Path, files or ()))
-    _warn_of_training_text(data, text, data_dir)
+    warn_of_training_text(data, text, data_dir)
     return [text]
 
 

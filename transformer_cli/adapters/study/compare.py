@@ -22,7 +22,14 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.errors import ArgumentError, CheckpointError, DataError
 from transformer_cli.runs.folder import is_pointer
 from transformer_cli.runs.run import Run
-from transformer_cli.scoring.evaluate import ParallelText, ResultSink, read_splits, read_text, result_sink
+from transformer_cli.scoring.evaluate import (
+    ParallelText,
+    ResultSink,
+    read_splits,
+    read_text,
+    result_sink,
+    warn_of_training_text,
+)
 from transformer_cli.scoring.metrics import METRICS, nonblank_rows, parse_metrics, text_metrics, warn_about_text
 from transformer_cli.system.arguments import as_list
 from transformer_cli.system.terminal import first_few, pluralize, shorten, show_status
@@ -379,7 +386,10 @@ def _texts(runs: Sequence[Run], options: CompareOptions) -> list[ParallelText]:
     if options.sources or options.reference_files:
         if runs and not options.sources:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file")
-        return [read_text(Path(options.sources) if options.sources else None, *options.reference_files)]
+        text = read_text(Path(options.sources) if options.sources else None, *options.reference_files)
+        for data in {run.config.data.fingerprint: run.config.data for run in runs}.values():
+            warn_of_training_text(data, text, options.data_dir)
+        return [text]
     if not runs:
         raise DataError("files of translations need a reference; name its file")
     texts = read_splits(runs[0].config.data, as_list(options.splits), options.data_dir)

@@ -124,7 +124,7 @@ def test_compare_lowercased_run_scores_all_without_case(
     assert caplog.messages == []
 
 
-def test_compare_run_with_other_split_warns(
+def test_compare_warns_of_other_split_and_of_training_text(
     options: CompareOptions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = find_dataset(tiny.config.data, options.data_dir)
@@ -140,6 +140,15 @@ def test_compare_run_with_other_split_warns(
     compare(["tiny", name, gone], replace(options, data_dir=data_dir), examples=0)
     said = "in its own dataset, test is another text; make sure that the run was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
+    source, target = (
+        file_of(tmp_path / f"own.{side}", (dataset / f"train.{side}.txt").read_text("utf-8").split("\n")[:2])
+        for side in ("source", "target")
+    )
+    caplog.clear()
+    own = replace(options, splits=(), sources=source, references=target, data_dir=data_dir)
+    compare(["tiny", gone], own, examples=0)
+    said = "own.source: also in the training text: 2 of 2 lines, 2 of 2 references; "
+    assert [message[: len(said)] for message in caplog.messages] == [said]
 
 
 def test_compare_and_evaluate_warn_of_suspicious_files(
