@@ -51,6 +51,8 @@ GROUPS = {  # title in the help → command → (module in commands/, page in do
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that do not import torch"""
+IN_ONE_PROCESS = ("compare", "evaluate", "score", "translate")
+"""the commands whose results several processes would print, and save, several times"""
 
 
 class _Command(typer.core.TyperCommand):
@@ -217,7 +219,7 @@ def root(
         typer.echo(f"tfm {version('transformer-cli')}")
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
-    elif context.invoked_subcommand != "train" and World.from_environment().size > 1:
+    elif context.invoked_subcommand in IN_ONE_PROCESS and World.from_environment().size > 1:
         raise typer.BadParameter(f"tfm {context.invoked_subcommand} runs in one process; start it without torchrun")
     else:
         from transformer_cli.system.progress import LineHandler

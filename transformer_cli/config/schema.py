@@ -82,7 +82,7 @@ class Affects(Enum):
     CODEC = "the dataset and its codecs"
     MODEL = "the shapes of the weights, and the computation"
     TRAINING = "the course of training: a resumed run must keep it"
-    LOCATION = "nothing but where a file or run is: a resumed run accepts another path to the same content"
+    LOCATION = "where a file or run is: of data.files, a resumed run accepts other paths to the same content"
     NOTHING = "nothing that must stay the same: a resumed run takes the new value"
 
 

@@ -66,8 +66,8 @@ def test_several_processes_rank_0_reports_the_signal(
         assert tfm("train", cwd=tmp_path, environment=rank(number)) == (143, "", said)
 
 
-@pytest.mark.parametrize("command", ["translate", "evaluate", "prepare"])
-def test_command_in_several_processes_is_refused_unless_it_trains(tfm: Tfm, tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", ["translate", "evaluate", "compare"])
+def test_command_with_a_result_is_refused_in_several_processes(tfm: Tfm, tmp_path: Path, command: str) -> None:
     code, out, err = tfm(command, cwd=tmp_path, environment=rank(0))
     assert (code, out) == (2, "")
     assert f"tfm {command} runs in one process; start it without torchrun" in err
