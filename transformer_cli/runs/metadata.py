@@ -69,7 +69,7 @@ def read_metadata(folder: Path) -> RunMetadata:
                 raise
             raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
         if (version := value.pop("format_version", None)) != FORMAT_VERSION:
-            remedy = "export it again" if value.get("exported") else "train it again"
+            remedy = "export it again" if value.get("exported") else "use the tfm that trained it, or train it again"
             raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {remedy}")
         return from_json(RunMetadata, value, path)
 

@@ -165,7 +165,8 @@ def test_find_run_without_latest_takes_the_only_one(run: Run, latest: bytes | No
 
 def test_open_run_of_another_format_version_is_one_line(run: Run) -> None:
     edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
-    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 7; train it again$"):
+    said = f"^{run.folder}: format version 4, this tfm reads 7; use the tfm that trained it, or train it again$"
+    with pytest.raises(CheckpointError, match=said):
         Run.open(run.folder)
 
 
