@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import count, cycle
 from typing import Any
 
 import torch
@@ -23,7 +24,8 @@ TRAINING_SHARE = 0.9  # of the time; the rest is for validations and checkpoints
 MAX_PASSES = 250  # over the text; more were not tried
 FEW_PAIRS = 50_000  # below, a model of much other text is better, where there is one
 MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
-VALIDATIONS = 10
+VALIDATIONS = 10  # at most
+PAIRS_PER_VALIDATED_PAIR = 20  # to train on between validations, so that these take a tenth of the time
 TABLE = [  # at least so many passes and steps; dropout; label smoothing
     (100, 2000, 0.3, 0.3),
     (40, 1000, 0.2, 0.2),
@@ -33,22 +35,26 @@ TABLE = [  # at least so many passes and steps; dropout; label smoothing
 ]
 
 
-def choose(passes: float, steps_per_epoch: int, valid_pairs: int) -> dict[str, Any]:
+def choose(
+    passes: float, steps_per_epoch: int, train_pairs: int, valid_pairs: int, warmup_steps: int
+) -> dict[str, Any]:
     """Returns settings, by dotted key, for a training that has time for `passes` passes over its text.
 
-    steps_per_epoch: optimiser steps. valid_pairs: size of the validation split.
+    steps_per_epoch: optimiser steps. train_pairs, valid_pairs: sizes of the splits. warmup_steps: for a long training.
     """
     epochs = max(1, round(min(passes, MAX_PASSES)))
+    steps = epochs * steps_per_epoch if passes >= 1 else max(1, int(passes * steps_per_epoch))
     dropout, label_smoothing = next(
-        choices
-        for least_passes, least_steps, *choices in TABLE
-        if epochs >= least_passes and epochs * steps_per_epoch >= least_steps
+        choices for least_passes, least_steps, *choices in TABLE if epochs >= least_passes and steps >= least_steps
     )
+    validations = steps * train_pairs // (steps_per_epoch * valid_pairs * PAIRS_PER_VALIDATED_PAIR)
     return {
         "model.dropout": dropout,
         "training.label_smoothing": label_smoothing,
         "training.epochs": epochs,
-        "training.validate_every": math.ceil(epochs * steps_per_epoch / min(epochs, VALIDATIONS)),
+        "training.max_steps": None if passes >= 1 else steps,
+        "training.warmup_steps": min(warmup_steps, math.ceil(steps / 4)),
+        "training.validate_every": math.ceil(steps / max(1, min(validations, VALIDATIONS))),
         "training.best_checkpoint_metric": "bleu" if valid_pairs >= MIN_BLEU_PAIRS else "last",
     }
 
@@ -71,16 +77,17 @@ def choose_training(
         speed = tokens_per_second(config, dataset, text, plan)
         passes = 60 * minutes * TRAINING_SHARE * speed / text.count_target_tokens(plan)
         why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
-    found = with_settings(choose(passes, steps, len(dataset.split("valid"))))
+    found = with_settings(choose(passes, steps, n_pairs, len(dataset.split("valid")), training.warmup_steps))
     chosen = config.model_copy(update={"model": found.model, "training": found.training})
     unit, number = chosen.training.end
     how = f"dropout {chosen.model.dropout:g}, label smoothing {chosen.training.label_smoothing:g}"
-    return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pluralize(n_pairs, 'pair')}{why}"
+    pairs = pluralize(n_pairs, "pair") + " of both directions" * config.data.both_directions
+    return chosen, f"{pluralize(number, unit[:-1])}, {how}: for {pairs}{why}"
 
 
 def tokens_per_second(config: Config, dataset: Dataset, text: SplitRows, plan: Sequence[Rows]) -> float:
     """Returns how many target tokens a new model reads a second in its first steps. Takes some seconds."""
-    codecs, step, tokens = dataset.codecs, 0, 0
+    codecs, tokens, seconds = dataset.codecs, 0, 0.0
     if config.training.num_threads is not None:  # as `train` does
         torch.set_num_threads(config.training.num_threads)
     torch.manual_seed(config.training.seed)
@@ -88,14 +95,12 @@ def tokens_per_second(config: Config, dataset: Dataset, text: SplitRows, plan: S
         config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
     )
     learner = Learner(model, config.training, choose_device(config.training.device))
-    started = math.inf
-    while step <= PROBE_STEPS or time.monotonic() < started + PROBE_SECONDS:
-        batches = [plan[step % len(plan)]]
-        step += 1
-        learner.backward(text.split, batches, step=step)
+    for step, rows in zip(count(), cycle(plan)):
+        started = time.monotonic()
+        found = learner.backward(text.split, [rows], step=step + 1)
         learner.step()
-        if step == 1:  # in which libraries initialise themselves
-            started = time.monotonic()
-        else:
-            tokens += text.count_target_tokens(batches)
-    return tokens / (time.monotonic() - started)
+        if step:  # in the first one, libraries initialise themselves
+            tokens, seconds = tokens + found.tokens, seconds + time.monotonic() - started
+        if step >= PROBE_STEPS and seconds >= PROBE_SECONDS:
+            break
+    return tokens / seconds
