@@ -51,9 +51,9 @@ def provenance(*, device: str | None = None, threads: int | None = None, shards:
 def provenance_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
     """Returns the differences that may change the last digits of results, such as "torch 2.12.0 → 2.13.0, …", or "".
 
-    Leaves out what is unknown in one of them, and shards, which are a setting.
+    Leaves out what is unknown in one of them, the text, and shards, which are a setting.
     """
-    ignored = (*PER_CALL_KEYS, "shards", "sources")
+    ignored = (*PER_CALL_KEYS, "shards", "sources", "files")
     keys = [key for key in before if key not in ignored and before[key] and after.get(key)]
     return ", ".join(f"{key} {before[key]} → {after[key]}" for key in keys if before[key] != after[key])
 

@@ -85,6 +85,7 @@ class Run:
         origin = {
             **provenance(device=device, threads=training.num_threads, shards=training.shards),
             "sources": manifest.get("sources", {}),
+            "files": {name: path.name for name, path in config.data.texts},
         }
         lengths = {token: LengthBounds(*bounds) for token, bounds in manifest.get("lengths", {}).items()}
         metadata = RunMetadata(

@@ -27,7 +27,8 @@ def test_run_json_has_versions_and_checksums(workspace: Path) -> None:
     assert found["processor"]
     assert found["device"] == "cpu"
     assert found["date"].endswith("+00:00")
-    assert found["sources"]
+    assert found["sources"].keys() == found["files"].keys() > {"train.source"}
+    assert found["files"]["train.source"] == "train.de"
     assert all(len(each) == 64 for each in found["sources"].values())
 
 
