@@ -146,22 +146,27 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
 
     def begin() -> None:
         folder.mkdir()
-        for name in ("train.de", "train.en", "valid.en"):
+        for name in ("train.de", "train.en"):
             shutil.copy(corpus / name, folder)
+        lines = "".join((corpus / name).read_text(encoding="utf-8") for name in ("valid.en", "train.en"))
+        (folder / "more.en").write_text(f"\n{lines}", encoding="utf-8")  # a blank line, and what is held out
 
     command = ["prepare", "train.de", "train.en", "--source", "de", "--target", "en", "--name", "a"]
-    command += ["--set", "training.epochs=8", "--set", "training.batch_size=150"]
+    command += ["--set", "training.epochs=8", "--set", "training.batch_size=150", "--set", "data.clean=[duplicates]"]
     command += [f"-smodel.{each}" for each in ("d_model=16", "d_ff=16", "num_encoder_layers=1")]
     begin()
     (folder / "pairs.tsv").write_text("Hund\tdog\nBall\tball\n", encoding="utf-8")
     code, _, err = tfm(*command, "--monolingual", "pairs.tsv", cwd=folder)
     assert (code, "pairs.tsv: not a text of one sentence per line; name another file" in err) == (1, True)
     (folder / "pairs.tsv").unlink()
-    code, _, err = tfm(*command, "--monolingual", "valid.en", cwd=folder)
+    code, out, err = tfm(*command, "--monolingual", "more.en", "--json", cwd=folder)
     assert code == 0, err
-    wanted = state(folder)
-    (made,) = folder.glob("runs/a-back/valid.en-*.de.txt")
-    assert len(made.read_text(encoding="utf-8").splitlines()) == len((corpus / "valid.en").read_text().splitlines())
+    manifest, wanted = json.loads(out), state(folder)
+    assert manifest["cleaning"]["left_out"].keys() >= {"empty", "held_out"}
+    assert manifest["overlap"]["valid"] == {"pairs": 0, "sources": 0, "references": 0}
+    (made,) = folder.glob("runs/a-back/machine-made-*.de.txt")
+    n_lines = len((folder / "more.en").read_text(encoding="utf-8").split("\n"))
+    assert len(made.read_text(encoding="utf-8").split("\n")) == n_lines
     files = load_config(folder / "a.yaml").data.files
     assert files is not None
     assert [each.source.name for each in files["train"]] == ["train.source.txt", made.name]  # type: ignore[union-attr]
@@ -170,11 +175,11 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
     begin()
     for file, number in (("a-back.yaml", 1), ("state.json", 2), ("best", 2), (made.name, 1), ("a.yaml", 1)):
         with power_cut(folder, file, number):
-            tfm(*command, "--monolingual", "valid.en", cwd=folder)
-    assert tfm(*command, "--monolingual", "valid.en", cwd=folder)[0] == 0
+            tfm(*command, "--monolingual", "more.en", cwd=folder)
+    assert tfm(*command, "--monolingual", "more.en", cwd=folder)[0] == 0
     assert json.dumps(state(folder)) == json.dumps(wanted)
-    code, _, err = tfm(*command, "--monolingual", "valid.en", cwd=folder)
-    assert (code, "--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new" in err) == (2, True)
+    code, _, err = tfm(*command, "--monolingual", "more.en", cwd=folder)
+    assert (code, "--monolingual is for a new config, but a.yaml exists" in err) == (2, True)
 
 
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)

@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
-from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format, require_files
+from transformer_cli.adapters.corpora.notices import warn_of_monolingual_text
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import Config, FilePair, HeldOutConfig
+from transformer_cli.config.schema import MAX_NAME_CHARS, Config, FilePair, HeldOutConfig
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import ConfigError
 from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import read_lines
 
+BACK = "-back"  # ends the name of the model of the other direction
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
 
 log = logging.getLogger(__name__)
@@ -36,40 +37,40 @@ def add_back_translations(
     """Returns the config of a dataset's pairs and machine-made ones, of which none is held out.
 
     Trains NAME-back, the other direction, on the dataset's training pairs, and translates the lines of monolingual
-    (Sennrich et al. 2016). config, minutes, with_settings: see `choose_training`. Raises ConfigError, DataError, and
-    Interrupted as `train` does.
+    (Sennrich et al. 2016), which `require_one_side` accepts. config, minutes, with_settings: see `choose_training`.
+    Raises ConfigError, DataError, and Interrupted as `train` does.
     """
-    require_files([("--monolingual", monolingual)])
-    lines = list(read_lines(monolingual)) if pair_format(monolingual, config.data) == ONE_SIDE else []
-    if not any(map(str.strip, lines)):
-        raise DataError(f"--monolingual {monolingual}: not a text of one sentence per line; name another file")
     data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
-    texts = {
-        split: [real.folder.resolve() / f"{split}.{side}.txt" for side in SIDES] for split in real.manifest["splits"]
-    }
-    files: dict[str, Any] = {split: FilePair(source=source, target=target) for split, (source, target) in texts.items()}
-    swapped = {split: FilePair(source=target, target=source) for split, (source, target) in texts.items()}
+    lines = list(read_lines(monolingual))
+    warn_of_monolingual_text(lines, f"--monolingual {monolingual}", real.folder, (data.source, data.target))
+    folder, splits = real.folder.resolve(), real.manifest["splits"]
+    files, swapped = (
+        {each: FilePair(source=folder / f"{each}.{one}.txt", target=folder / f"{each}.{other}.txt") for each in splits}
+        for one, other in (SIDES, SIDES[::-1])
+    )
     languages = {"source": data.target, "target": data.source}
     data_of_back = data.model_copy(update={**own_splits, **languages, "files": swapped, "clean": ()})
-    back = config.model_copy(update={"name": f"{config.run_name}-back", "data": data_of_back})
+    name = f"{config.run_name[: MAX_NAME_CHARS - len(BACK)]}{BACK}"
+    back = config.model_copy(update={"name": name, "data": data_of_back})
     path = Path(f"{back.run_name}.yaml")
     if path.exists() and load_config(path).data != back.data:
-        raise ConfigError(f"{path} exists already, for other text; delete it, or give another --name")
+        raise ConfigError(f"{path} exists already, for other text; delete it and runs/{name}, or give another --name")
     dataset = Dataset.open(prepare(back).folder)
     if not path.exists():
         back, why = choose_training(back, dataset, minutes and BACK_SHARE * minutes, with_settings)
         write_bytes(path, commented_yaml(back, path, why).encode())
         log.info("wrote %s: %s", path, why)
     run = train(load_config(path))
-    made = run.folder / f"{monolingual.name}-{sha256_of_file(monolingual)[:8]}.{data.source}.txt"
+    made = run.folder / f"machine-made-{sha256_of_file(monolingual)[:8]}.{data.source}.txt"
     if not made.exists():
         written = Translator(run).translate(lines, beam_size=1, on_too_long="blank")
         with atomic_file(made) as file:
             file.write("".join(f"{line}\n" for line in written).encode())
     log.info("%s of %s, translated by %s", pluralize(len(lines), "line"), monolingual, run.folder)
-    files["train"] = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
+    train_files = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
     largest, n_pairs = load_config(DEFAULT_BASE).data.subwords.vocab_size, len(real.split("train")) + len(lines)
     size = max(data.subwords.vocab_size, min(largest, n_pairs // 2))
     subwords = with_settings({"data.subwords.vocab_size": size}).data.subwords
-    data = data.model_copy(update={**own_splits, "files": files, "subwords": subwords})
-    return config.model_copy(update={"data": data})
+    clean = tuple(dict.fromkeys((*data.clean, "empty", "held_out")))  # lines may be blank, or in a held-out pair
+    chosen = {"files": {**files, "train": train_files}, "subwords": subwords, "clean": clean}
+    return config.model_copy(update={"data": data.model_copy(update={**own_splits, **chosen})})

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -14,11 +15,13 @@ import typer
 from transformer_cli.adapters.study.picture_files import picture_format
 from transformer_cli.commands import options, suggestions
 from transformer_cli.errors import DataError
-from transformer_cli.system.terminal import format_table, pluralize, shorten
+from transformer_cli.system.terminal import format_table, shorten
 
 if TYPE_CHECKING:
     from transformer_cli.adapters.corpora.corpora import CleaningReport
     from transformer_cli.data.make_dataset import PreparedDataset
+
+LENGTH_KEYS = ("training.epochs", "training.max_steps")
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +87,7 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
+    from transformer_cli.adapters.corpora.formats import require_one_side
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
@@ -104,14 +108,24 @@ def prepare(
         )
     else:
         settings = load_config(config, overrides or (), inherited=inherited)
-    has_length = any(each.split("=")[0] in ("training.epochs", "training.max_steps") for each in overrides or ())
-    if minutes is not None and (choose is None or has_length):
-        raise typer.BadParameter(
-            "--minutes chooses the settings of training in a new NAME.yaml for FILEs, unless --config, --like or --set "
-            "training.epochs does; leave one of them out"
-        )
-    if monolingual and (choose is None or settings.data.to):
-        raise typer.BadParameter("--monolingual needs FILEs of one direction, and a NAME whose NAME.yaml is new")
+    others = [f"{option} {value}" for option, value in (("--config", config), ("--like", like)) if value]
+    lengths = [f"--set {each}" for each in overrides or () if each.strip().startswith(LENGTH_KEYS)]
+    directions = ["--both-directions" if settings.data.both_directions else f"--to {settings.data.to}"]
+    for option, value, conflicts in (
+        ("--minutes", minutes, others + lengths),
+        ("--monolingual", monolingual, others + directions * bool(settings.data.to)),
+    ):
+        if value is not None and not files:
+            raise typer.BadParameter(f"{option} needs FILEs; name them")
+        if value is not None and conflicts:
+            raise typer.BadParameter(f"{option} cannot be used with {conflicts[0]}; leave one of them out")
+        if value is not None and choose is None:
+            what = f"{option} is for a new config, but {config_path} exists; leave it out, or give another --name"
+            raise typer.BadParameter(what)
+    if minutes is not None and math.isnan(minutes):
+        raise typer.BadParameter("--minutes is not a number; give a number of minutes, such as 30")
+    if monolingual:
+        require_one_side("--monolingual", monolingual, settings.data)
     if dry_run:
         report = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(asdict(report), ensure_ascii=False) if as_json else format_cleaning(report))
@@ -122,15 +136,16 @@ def prepare(
         from transformer_cli.adapters.corpora.recipe import DEFAULT_MINUTES, FEW_PAIRS, choose_training
         from transformer_cli.commands.back_translation import BACK_SHARE, add_back_translations
 
-        minutes = None if has_length else minutes or DEFAULT_MINUTES
+        n_pairs = prepared.manifest["splits"]["train"]["sentences"]
+        minutes = None if lengths else minutes or DEFAULT_MINUTES
         if monolingual:
             real = Dataset.open(prepared.folder)
             settings = add_back_translations(settings, real, monolingual, minutes, choose)
             prepared, minutes = prepare(settings), minutes and (1 - BACK_SHARE) * minutes
         settings, reason = choose_training(settings, Dataset.open(prepared.folder), minutes, choose)
-        if (n_pairs := prepared.manifest["splits"]["train"]["sentences"]) < FEW_PAIRS:
-            what = "tip: if OPUS-MT has a translator %s→%s, it is a better start than %s: `tfm import`, then --like"
-            log.info(what, settings.data.source, settings.data.target, pluralize(n_pairs, "pair"))
+        if n_pairs < FEW_PAIRS * (1 + settings.data.both_directions):
+            what = "tip: if OPUS-MT has a translator %s→%s, begin with it: `tfm import`, then --like"
+            log.info(what, settings.data.source, settings.data.target)
     if not prepared.created:
         log.info("%s: already prepared", prepared.folder)
     is_written = config_path is not None and not (config_path.exists() and load_config(config_path) == settings)

@@ -78,13 +78,13 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     command = ("prepare", "memory.tsv", *LANGUAGES, "--minutes", "0.1")
     code, _, err = tfm(*command, *small, cwd=files)
     assert code == 0, err
-    assert "tip: if OPUS-MT has a translator de→en, it is a better start than 1" in err
+    assert "tip: if OPUS-MT has a translator de→en, begin with it" in err
     training = load_config(files / "memory.yaml").training
     plan = r"(\d+) epochs?, dropout [\d.]+, label smoothing ([\d.]+): for 1\d\d pairs and 0\.1 minutes"
     (said,) = re.findall(plan, err)
     assert said == (str(training.epochs), f"{training.label_smoothing:g}")
     code, _, err = tfm(*command, cwd=files)
-    assert (code, "--minutes chooses the settings of training in a new NAME.yaml" in err) == (2, True)
+    assert (code, "--minutes is for a new config, but memory.yaml exists; leave it out, or" in err) == (2, True)
 
 
 def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:

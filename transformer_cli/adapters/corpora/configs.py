@@ -1,5 +1,6 @@
 """Chooses a config for new text files; a base config or the run to fine-tune provides the other settings."""
 
+import logging
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from transformer_cli.config.comments import LINE_WIDTH, commented_settings, with
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import MAX_NAME_CHARS, Config, HeldOutConfig, Rule
 from transformer_cli.errors import ConfigError
+from transformer_cli.system.terminal import first_few
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.lines import decompressed_name
 from transformer_cli.text.subwords import min_vocab_size
@@ -20,6 +22,8 @@ DEFAULT_BASE = "demo"  # the config whose model is used unless another one is na
 SMALL_TEXT_PAIRS = 20_000  # from here on, the automatic number of subwords is large enough for any script
 PAIRS_PER_FINETUNING = 100_000  # over all epochs; their number stays between 3 and 30
 BEAM_COMMENT = "hypotheses in beam search; 5 take 2.7 × the time of 1 (greedy search), for 1 BLEU"
+
+log = logging.getLogger(__name__)
 
 
 def config_for_files(
@@ -68,13 +72,16 @@ def config_for_files(
     if is_new:
         chosen["data.fingerprint"] = None  # a run's config as base has that of other text
         chosen["data.clean"] = list(get_args(Rule))
-        chosen["data.held_out"] = {} if "valid" in (before.files or {}) else {"valid": 0.01}  # replaced below
+        has_valid = "valid" in (before.files or {}) or any(each.startswith("data.files.valid") for each in overrides)
+        chosen["data.held_out"] = {} if has_valid else {"valid": 0.01}  # replaced below
     texts = pair_files(files, load(chosen).data)
     chosen["data.files.train"] = [
         str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in texts
     ]
     config = load(chosen)
     if not is_new:
+        if dropped := {file for _, file in before.texts} - {file for _, file in config.data.texts}:
+            log.warning("%s: no longer training text: %s", path, first_few([*map(str, sorted(dropped))]))
         return config, path, None
     n_pairs = sum(1 for _ in read_texts(texts, config.data))
     chosen["data.held_out"] = held_out_shares(n_pairs, config.data, held_out).model_dump()

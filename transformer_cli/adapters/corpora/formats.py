@@ -26,7 +26,7 @@ from transformer_cli.config.schema import MAX_LINE_CHARS, DataConfig, FilePair
 from transformer_cli.errors import DataError
 from transformer_cli.system.terminal import first_few, pluralize
 from transformer_cli.text import lines as text_lines
-from transformer_cli.text.file_formats import JSON, PO, TMX, XLIFF, XML, detect_format, unescape_formula
+from transformer_cli.text.file_formats import JSON, MAY_BE_PLAIN, PO, TMX, XLIFF, XML, detect_format, unescape_formula
 from transformer_cli.text.languages import LANGUAGE_NAMES, language_code
 from transformer_cli.text.lines import LocatedPair, Location, Utf8Stream, open_decompressed, record_lines, zip_lines
 from transformer_cli.text.normalization import is_spaceless, is_word
@@ -190,6 +190,15 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
             what = "not a file" if os.path.exists(path) else "no such file"
             remedy = "correct the path; text is read several times, so it must be in a file"
             raise DataError(f"{name}: {path}: {what}; {remedy}")
+
+
+def require_one_side(option: str, path: Path, data: DataConfig) -> None:
+    """Raises DataError unless a file, which an option names, is plain text of one sentence per line."""
+    require_files([(option, path)])
+    is_plain = detect_format(read_beginning(path)) in {None, *MAY_BE_PLAIN} - {JSON}
+    is_side = pair_format(path, data.model_copy(update={"columns": None})) == ONE_SIDE
+    if not (is_plain and is_side and sum(line.strip() != "" for line in text_lines.read_lines(path))):
+        raise DataError(f"{option} {path}: not a text of one sentence per line; name another file")
 
 
 def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:

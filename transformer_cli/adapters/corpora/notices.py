@@ -204,14 +204,10 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     same = [split for split in manifest["splits"] if _are_same(texts[split, "source"], texts[split, "target"])]
     if same:
         log.warning("source and target are the same text: %s; correct %s", ", ".join(same), given)
-    shapes = {key: trigrams(lines) for key, lines in texts.items()}
-
-    def most_similar(split: str, side: str) -> str:
-        """Returns the side of train that shares the largest part of its trigrams with a side of a split."""
-        return max(SIDES, key=lambda own: len(shapes[split, side] & shapes["train", own]) / len(shapes["train", own]))
-
+    train = {side: trigrams(texts["train", side]) for side in SIDES}
     held_out = [split for split in manifest["splits"] if split != "train"]
-    swapped = [split for split in held_out if [most_similar(split, side) for side in SIDES] == [*SIDES[::-1]]]
+    similar = {split: [_most_similar(texts[split, side], train) for side in SIDES] for split in held_out}
+    swapped = [split for split in held_out if similar[split] == [*SIDES[::-1]]]
     if swapped:
         log.warning("source and target seem swapped, compared with train: %s; correct %s", ", ".join(swapped), given)
     for split in held_out:
@@ -223,6 +219,24 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%; is this the same kind of text?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
     _warn_of_odd_pairs(islice(read_pairs(folder, "train"), PAIRS_CHECKED))
+
+
+def _most_similar(lines: Sequence[str], train: Mapping[str, set[str]]) -> str:
+    """Returns the side that shares the largest part of its trigrams with a text. train: side → its trigrams."""
+    shape = trigrams(lines)
+    return max(train, key=lambda side: len(shape & train[side]) / len(train[side]))
+
+
+def warn_of_monolingual_text(lines: Sequence[str], name: str, folder: Path, languages: tuple[str, str]) -> None:
+    """Warn if text of the target language does not look like it, or like a sentence per line.
+
+    folder: of a dataset whose training text is in these languages, source and target.
+    """
+    warn_of_suspicious_lines({name: (lines, languages[1])})
+    sides = [*zip(*islice(read_pairs(folder, "train"), LINES_CHECKED), strict=True)]
+    train = {language: trigrams(sides[languages.index(language)]) for language in reversed(languages)}
+    if (found := _most_similar(lines[:LINES_CHECKED], train)) != languages[1]:
+        log.warning("%s looks like text in %s; it should be in %s", name, found, languages[1])
 
 
 def warn_of_scored_text(
