@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import unquote
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema
@@ -29,8 +30,9 @@ JSON_TYPE = re.compile(r"application/(.*\+)?json")
 UNREADABLE_FORM = "Invalid request: not a valid form; send JSON or a form"
 _API_KEY_IN_JSON = re.compile(rb'"api_key"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")', re.DOTALL)
 _PERCENT_ENCODED = re.compile(rb"(?:%[\da-fA-F]{2})+")
-_PART_NAME = re.compile(  # and the file's name, if it is one
-    rb'^content-disposition:[^\r\n]*?;[ \t]*name="?([^"\s;]*)"?(?:;[ \t]*filename="?([^"\r\n]*)[^\r\n]*)?\s*$',
+_PART_NAME = re.compile(  # and the file's name, if it is one; .NET writes Größe.txt well in filename* alone
+    rb'^content-disposition:[^\r\n]*?;[ \t]*name="?([^"\s;]*)"?(?:;[ \t]*filename=(?:"([^"\r\n]*)"?|([^;\r\n]*)))?'
+    rb"(?:;[ \t]*filename\*=utf-8''([^\s;]*))?[^\n]*$",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -329,8 +331,8 @@ def _multipart_fields(content_type: str, body: bytes, files: dict[str, tuple[str
     for part in parts:
         head, _, value = part.partition(b"\r\n\r\n")
         name = _PART_NAME.search(head[:MAX_PART_HEADER])
-        if name and name[2] is not None:
-            files[name[1].decode(errors="replace")] = name[2].decode(errors="replace"), value
+        if name and name.lastindex != 1:
+            files[name[1].decode(errors="replace")] = unquote(name[name.lastindex or 0]), value
         elif name:
             found.append((name[1], value.replace(b"%", b"%25").replace(b"+", b"%2B")))
     if not (boundary and end) or len(parts) > min(MAX_ENTRIES, len(found) + len(files)):

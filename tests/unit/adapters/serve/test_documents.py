@@ -62,6 +62,7 @@ DOCX = {
         ("../../a.b.srt", b"1\n00:00:01,000 --> 00:00:02,000\nDer Hund singt.\n", "a.b_en.srt"),
         ("x.po", b'msgid "Der Hund"\nmsgstr ""\n', "x_en.po"),
         ("x.docx", archive(**DOCX), "x_en.docx"),
+        ("=?utf-8?B?R3LDtsOfZS50eHQ=?=\"; filename*=utf-8''Gr%C3%B6%C3%9Fe.txt; a=\"", TEXT, "Größe_en.txt"),  # .NET's
     ],
 )
 def test_translate_file_is_downloaded_under_its_name(
@@ -73,7 +74,7 @@ def test_translate_file_is_downloaded_under_its_name(
     with urllib.request.urlopen(address, timeout=600) as file:
         assert file.headers.get_filename() == returned
         found = file.read()
-    assert found == translator.translate_file(content, str(format_by_name(Path(name)))).content
+    assert found == translator.translate_file(content, str(format_by_name(Path(returned)))).content
 
 
 def test_translate_file_lists_what_to_check(served: Running, translator: Translator) -> None:
@@ -115,9 +116,10 @@ def test_translate_file_refused_document_returns_400(
 
 def test_translate_file_parts_of_other_clients_are_read(served: Running) -> None:
     of_curl = 'name="file"; filename="a.txt"; filename*=utf-8\'\'a.txt'
-    for head in (of_curl, "name=file; filename=a.txt\r\nContent-Type: a/b"):
+    of_dotnet = "name=file; filename=a.txt; filename*=utf-8''a.txt"
+    for head in (of_curl, of_dotnet, "name=file; filename=a.txt\r\nContent-Type: a/b"):
         answer = served.ask("/translate_file", form("", TEXT, head, **FIELDS), Content_Type=KIND)
-        assert answer.status == 200
+        assert answer.body["translatedFileUrl"].endswith(".a_en.txt")
     assert served.ask("/translate_file", form(None, b"", file="a", **FIELDS), Content_Type=KIND).status == 400
 
 
