@@ -80,6 +80,7 @@ _DATA_FIELD = re.compile(  # by its code
     r"|NUM(?:CHARS|PAGES|WORDS)|PAGE(?:REF)?|PRINTDATE|REVNUM|SAVEDATE|SECTION(?:PAGES)?|TEMPLATE|TIME|USER\w+)\b",
     re.IGNORECASE,
 )
+_IMPORTS = "has pages that Word inserts when it opens the file (altChunk), which stay; save it in Word, then translate"
 _MAX_CODE_CHARS = 100  # of a field's code, which decide what its result is
 CODE_STYLE = re.compile(  # the id of a style; HTMLPreformatted is not one, since much pasted prose has it
     r"(?:HTML|Inline|Program|Source)?-?(?:Code|Codice|Cdigo)(?:Block|Fragment|HTML|Inline|Snippet|Text)?(?:Char)?"
@@ -141,7 +142,9 @@ def parse_word(content: bytes, languages: LanguagePair, kind: str = "word") -> P
         raise DataError(f"not {NAMES[kind]}; give it the suffix of its format")
     parsers = {name: partial(parse_part, languages=languages, kind=kind, name=name) for name, kind in parts.items()}
     # PowerPoint marks each run with the language of the keyboard, as in `lang="en-US">Einträge`, so it says nothing
-    return parse_members(archive, parsers, languages[0] if kind == "word" else "")
+    parsed = parse_members(archive, parsers, languages[0] if kind == "word" else "")
+    has_imports = b"/aFChunk" in (archive.read("word/_rels/document.xml.rels") or b"")
+    return replace(parsed, warnings=[*parsed.warnings, *[_IMPORTS] * has_imports])
 
 
 def parse_part(

@@ -91,9 +91,16 @@ def test_archive_format_refuses_other_files(file_format: str, parts: Parts, said
         PARSERS[file_format](packed(parts), ("de", "en"), TranslationSettings())
 
 
-def test_archive_signature_gets_a_warning() -> None:
-    opened = PARSERS["pptx"](packed({**PPTX, "_xmlsignatures/a.xml": ""}), ("de", "en"), TranslationSettings())
-    assert opened.warnings == ["has a digital signature, which is not valid for the translation"]
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("_xmlsignatures/a.xml", "", "has a digital signature, which is not valid for the translation"),
+        ("word/_rels/document.xml.rels", '<a Type="x/aFChunk" Target="a.html"/>', "has pages that Word inserts when"),
+    ],
+)
+def test_archive_part_that_is_not_translated_gets_a_warning(name: str, content: str, said: str) -> None:
+    opened = PARSERS["pptx"](packed({**PPTX, name: content}), ("de", "en"), TranslationSettings())
+    assert [warning[: len(said)] for warning in opened.warnings] == [said]
 
 
 @pytest.mark.parametrize(
