@@ -26,8 +26,12 @@ from transformer_cli.text.alignment import Span
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"(?:---|\+\+\+)[ \t]*\r?\n(?:.*?\n)??(?:---|\+\+\+)[ \t]*(?:\r?\n|\Z)", re.DOTALL)
-_FIELD = re.compile(r"[ \t]*(?:-[ \t]+)?(?P<key>\w[\w.-]*)[ \t]*[:=][ \t]*(?P<quote>[\"']?)(?P<value>.*)(?P=quote)\Z")
-_NEEDS_QUOTES = re.compile(r"\A[^\w(.]|: |:\Z| #|\A[\d.]+\Z")
+_FIELD = re.compile(
+    r"\s*(?:-\s+)?(?P<key>\w[\w.-]*)\s*[:=]\s*(?P<quote>[\"']?)(?P<value>.*?)(?P=quote)(?:\s{1,99}#.*)?\Z"
+)
+_NEEDS_QUOTES = re.compile(  # in YAML
+    r"\A[-?:,\[\]{}#&*!|>'\"%@`~=<]|: |:\Z| #|\A(?:[\d.]+|yes|no|on|off|true|false|null|y|n)\Z", re.IGNORECASE
+)
 _QUOTES: dict[str, tuple[Callable[[str], str], Callable[[str], str]]] = {  # how to read and to write values in them
     '"': (lambda value: json.loads(f'"{value}"'), lambda text: json.dumps(text, ensure_ascii=False)[1:-1]),
     "'": (lambda value: value.replace("''", "'"), lambda text: text.replace("'", "''")),

@@ -30,7 +30,8 @@ _TIMES = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?:\s[^\n]*)?\s*")
 _WORD_TIME = re.compile(r"<\d{1,4}:[\d:.]{4,12}>")  # <00:00:05.100>, before a word that is highlighted then
 _START = re.compile(r"([\d:.,]{5,16})[ \t]*-->")
 _INLINE_PART = re.compile(
-    r"(?P<line><(?i:br)\s?/?>|\\N)|<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|"  # the reading of ruby
+    r"(?P<line><(?i:br)\s?/?>|\\N|&#(?:10|x0?[aA]);)|"
+    r"<rt\b[^<>\n]{0,200}>[^<\n]{0,200}(?:</rt>)?|"  # the reading of ruby
     r"<(?P<slash>/?)(?P<name>[a-z]{0,8})[^<>\n]{0,200}>|\{\\[^{}\n]{0,200}\}|&(?:[a-zA-Z]{1,8}|#\w{1,7});|[^<{&\\]+|.",
     re.DOTALL,
 )

@@ -33,6 +33,7 @@ def test_markdown_front_matter_names_further_keys() -> None:
     source = b"---\ntitle: a\nsummary: b\nslug: c\n---\n"
     opened = PARSERS["md"](source, ("de", "en"), TranslationSettings(front_matter="summary,x"))
     assert [block.text for block in opened.blocks] == ["a", "b"]
+    assert opened.render([("No", []), ("x # y", [])]) == b'---\ntitle: "No"\nsummary: "x # y"\nslug: c\n---\n'
 
 
 @pytest.mark.parametrize(
