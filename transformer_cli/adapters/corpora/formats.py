@@ -497,7 +497,7 @@ def _zip_messages(files: FilePair, leave_out: LeaveOut) -> Iterator[LocatedPair]
 def _read_tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[LocatedPair]:
     for number, (unit, _) in enumerate(read_units(path, "tu"), start=1):
         location = Location(path, path, number, "unit")
-        variants = [(xml_lang(each), seg) for each in children(unit, "tuv") for seg in children(each, "seg")]
+        variants = [(xml_lang(each), seg) for each in unit.iterfind("{*}tuv") for seg in each.iterfind("{*}seg")]
         codes = [code for code, _ in variants]
         if sides := find_sides(codes, data):
             source, target = (_on_one_line(_segment_text(variants[side][1])) for side in sides)
@@ -542,7 +542,7 @@ def _read_xliff(path: Path) -> Iterator[_UnorientedPair]:
         languages = named.get(version.source_language, ""), named.get(version.target_language, "")
         translate = [value for each in (*around, unit) if (value := each.get("translate"))]
         if translate[-1:] != ["no"] and unit.get("restype") != "x-gettext-domain-header":
-            parts = children(unit, "segment") if version is XLIFF_2 else [unit]
+            parts = unit.iterfind("{*}segment") if version is XLIFF_2 else [unit]
             for source, target, attributes in chain.from_iterable(map(_xliff_segments, parts)):
                 sides = (_segment_text(source), _segment_text(target))
                 is_copy = sides[0] == sides[1] and is_untranslated_copy(attributes)
@@ -558,11 +558,11 @@ def _xliff_segments(unit: Element) -> Iterator[tuple[Element, Element, dict[str,
     children = {local_name(each): each for each in unit}
     source, target = (children.get(name, Element(name)) for name in ("source", "target"))
     cut, found = (
-        {each.get("mid", ""): each for each in side.iter() if local_name(each) == "mrk" and each.get("mtype") == "seg"}
+        {each.get("mid", ""): each for each in side.iterfind(".//{*}mrk[@mtype='seg']")}
         for side in (children.get("seg-source", source), target)
     )
     of_unit = {**unit.attrib, **target.attrib}
-    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iter() if local_name(each) == "seg"}
+    states = {each.get("id", ""): {"conf": "", **each.attrib} for each in unit.iterfind(".//{*}seg")}
     if not found:
         yield source, target, {**of_unit, **next(iter(states.values()), {})}
         return
@@ -656,10 +656,6 @@ def _refuse_one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Itera
 
 def local_name(element: Element) -> str:
     return element.tag.rpartition("}")[2]
-
-
-def children(element: Element, name: str) -> Iterator[Element]:
-    return (each for each in element if local_name(each) == name)
 
 
 def xml_lang(variant: Element) -> str:

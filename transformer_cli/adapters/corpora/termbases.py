@@ -118,7 +118,7 @@ def _read_tbx(path: Path, data: DataConfig, left_out: Counter[str]) -> Iterator[
         terms: dict[str, list[str]] = {}
         for group in concept:
             for each in group.iter():
-                term = next((part.text or "" for part in formats.children(each, "term")), "")
+                term = next((part.text or "" for part in each.iterfind("{*}term")), "")
                 notes = (note.text or "" for note in each.iter() if term and note.text != term)
                 if any(map(_FORBIDDEN.fullmatch, map(str.strip, notes))):
                     left_out[_NOT_USED] += 1

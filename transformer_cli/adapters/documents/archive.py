@@ -4,12 +4,12 @@ import copy
 import io
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from zipfile import BadZipFile, ZipFile
 
 from transformer_cli.adapters.documents.blocks import Document
 from transformer_cli.adapters.documents.parsed_file import ParsedFile, parse_marked
-from transformer_cli.adapters.documents.xmltext import decode_xml
+from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
@@ -67,6 +67,17 @@ class Archive:
             raise DataError(f"{name[:80]}: {what}; translate the document in parts")
         self._bytes_left -= len(content)
         return content
+
+    def read_tags(self, name: str, prefixes: Mapping[str, str], *wanted: str) -> Iterator[XmlEvent]:
+        """Yield the start tags with these names in a member that is XML, each with the text behind it.
+
+        prefixes: see `xml_events`. Raises DataError as `read` and `xml_events` do.
+        """
+        found: XmlEvent | None = None
+        for event in xml_events(decode_xml(self.read(name) or b"<a/>")[0], prefixes):
+            if found:
+                yield found._replace(text=event.text)
+            found = event if event.kind == "start" and event.name in wanted else None
 
     def replace_members(self, changed: Mapping[str, bytes]) -> bytes:
         """Returns the archive with new contents for some members."""

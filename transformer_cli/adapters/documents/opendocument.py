@@ -12,7 +12,7 @@ from transformer_cli.adapters.documents.archive import Archive, parse_members
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, escaping_writer
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
 from transformer_cli.adapters.documents.word import CODE_STYLE
-from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, set_attributes, xml_events
+from transformer_cli.adapters.documents.xmltext import XmlEvent, escape_like, set_attributes, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.languages import is_language_code, is_other_language
 from transformer_cli.text.normalization import primary_subtag
@@ -87,8 +87,7 @@ def parse_opendocument(content: bytes, languages: LanguagePair) -> ParsedFile:
     archive = Archive(content)
     if not (archive.read("mimetype") or b"").startswith(b"application/vnd.oasis.opendocument."):
         raise DataError("not an OpenDocument file; give it the suffix of its format")
-    manifest = xml_events(decode_xml(archive.read("META-INF/manifest.xml") or b"<a/>")[0], _PREFIXES)
-    if any(event.name == "manifest:encryption-data" for event in manifest):
+    if any(archive.read_tags("META-INF/manifest.xml", _PREFIXES, "manifest:encryption-data")):
         raise DataError("encrypted; save the document without a password")
     names = [name for name in archive.names if PurePosixPath(name).name in ("content.xml", "styles.xml", "meta.xml")]
     parsers = {name: partial(parse_part, languages=languages, name=name) for name in names}

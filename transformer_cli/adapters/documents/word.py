@@ -22,7 +22,7 @@ from pathlib import PurePosixPath
 from transformer_cli.adapters.documents.archive import Archive, parse_members
 from transformer_cli.adapters.documents.blocks import Block, Builder, Document, Inline, Unescaped, nested_pairs
 from transformer_cli.adapters.documents.parsed_file import LanguagePair, ParsedFile
-from transformer_cli.adapters.documents.xmltext import XmlEvent, decode_xml, escape_like, tag_name, xml_events
+from transformer_cli.adapters.documents.xmltext import XmlEvent, escape_like, tag_name, xml_events
 from transformer_cli.errors import DataError
 from transformer_cli.text.languages import is_language_code, is_other_language
 from transformer_cli.text.lines import has_letter
@@ -132,11 +132,10 @@ def parse_word(content: bytes, languages: LanguagePair, kind: str = "word") -> P
     Raises DataError for other files.
     """
     archive = Archive(content)
-    types = archive.read("[Content_Types].xml")
     parts = {
-        event.attributes.get("PartName", "").removeprefix("/"): found.lastgroup or ""
-        for event in xml_events(decode_xml(types or b"<a/>")[0], _PREFIXES)
-        if event.kind == "start" and (found := _TRANSLATED_PARTS.fullmatch(event.attributes.get("ContentType", "")))
+        each.attributes.get("PartName", "").removeprefix("/"): found.lastgroup or ""
+        for each in archive.read_tags("[Content_Types].xml", _PREFIXES, "Override")
+        if (found := _TRANSLATED_PARTS.fullmatch(each.attributes.get("ContentType", "")))
     }
     if kind not in (parts[name] for name in parts if name in archive.names):
         raise DataError(f"not {NAMES[kind]}; give it the suffix of its format")
