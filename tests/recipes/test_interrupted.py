@@ -179,7 +179,7 @@ def test_back_translation_killed_in_each_phase_ends_the_same(tfm: Tfm, corpus: P
     assert tfm(*command, "--monolingual", "more.en", cwd=folder)[0] == 0
     assert json.dumps(state(folder)) == json.dumps(wanted)
     code, _, err = tfm(*command, "--monolingual", "more.en", cwd=folder)
-    assert (code, "--monolingual is for a new config, but a.yaml exists" in err) == (2, True)
+    assert (code, "--minutes and --monolingual are for a new config, but a.yaml exists" in err) == (2, True)
 
 
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)

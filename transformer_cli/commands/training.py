@@ -81,8 +81,18 @@ def prepare(
     settings_given = {key: each for key, each in file_options.items() if each[0] is not None}
     if settings_given and not files:
         raise typer.BadParameter(f"{next(iter(settings_given.values()))[1]} needs FILEs; name them, or use --set")
-    if both_directions and like:
-        raise typer.BadParameter("--both-directions cannot be used with --like, whose run decides it; leave it out")
+    bases = [f"{option} {value}" for option, value in (("--config", config), ("--like", like)) if value]
+    lengths = [f"--set {each}" for each in overrides or () if each.strip().startswith(LENGTH_KEYS)]
+    for option, value, conflicts in (
+        ("--minutes", minutes, bases + lengths),
+        ("--monolingual", monolingual, bases + ["--both-directions"] * both_directions + [f"--to {to}"] * bool(to)),
+        ("--both-directions", both_directions or None, [f"--like {like}"] * bool(like)),
+    ):
+        if value is not None and (conflicts or not files):
+            what = f"cannot be used with {conflicts[0]}; leave one of them out" if files else "needs FILEs; name them"
+            raise typer.BadParameter(f"{option} {what}")
+    if minutes is not None and math.isnan(minutes):
+        raise typer.BadParameter("--minutes is not a number; give a number of minutes, such as 30")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
@@ -108,22 +118,11 @@ def prepare(
         )
     else:
         settings = load_config(config, overrides or (), inherited=inherited)
-    others = [f"{option} {value}" for option, value in (("--config", config), ("--like", like)) if value]
-    lengths = [f"--set {each}" for each in overrides or () if each.strip().startswith(LENGTH_KEYS)]
-    directions = ["--both-directions" if settings.data.both_directions else f"--to {settings.data.to}"]
-    for option, value, conflicts in (
-        ("--minutes", minutes, others + lengths),
-        ("--monolingual", monolingual, others + directions * bool(settings.data.to)),
-    ):
-        if value is not None and not files:
-            raise typer.BadParameter(f"{option} needs FILEs; name them")
-        if value is not None and conflicts:
-            raise typer.BadParameter(f"{option} cannot be used with {conflicts[0]}; leave one of them out")
-        if value is not None and choose is None:
-            what = f"{option} is for a new config, but {config_path} exists; leave it out, or give another --name"
-            raise typer.BadParameter(what)
-    if minutes is not None and math.isnan(minutes):
-        raise typer.BadParameter("--minutes is not a number; give a number of minutes, such as 30")
+    if choose is None and (minutes or monolingual):
+        what = f"{config_path} exists, with settings of its own; give another --name"
+        raise typer.BadParameter(f"--minutes and --monolingual are for a new config, but {what}, or leave them out")
+    if monolingual and settings.data.to:  # by --set
+        raise typer.BadParameter("--monolingual cannot be used with data.both_directions or data.to; leave them out")
     if monolingual:
         require_one_side("--monolingual", monolingual, settings.data)
     if dry_run:
