@@ -250,7 +250,7 @@ def draw_maps(groups: Sequence[MapGroup]) -> tuple[Figure, SubFigure]:
     heights.append(VECTORS_HEIGHT)
     size = (margin + room + COLORBAR_WIDTH, sum(heights))
     figure = Figure(size, dpi=min(DPI, MAX_PIXELS / max(size)), layout="constrained")
-    *parts, last = figure.subfigures(len(heights), 1, height_ratios=heights)
+    *parts, last = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, group, shape in zip(parts, groups, shapes, strict=True):
         _draw_map_group(part, group, *shape)
     return figure, last
