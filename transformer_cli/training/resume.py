@@ -23,7 +23,7 @@ from transformer_cli.runs.run import Run, find_tokenizer_run
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.scoring.losses import warn_if_losses_changed
 from transformer_cli.training.callbacks import Callback
-from transformer_cli.training.decision import Decision, decide
+from transformer_cli.training.decision import decide
 from transformer_cli.training.texts import TrainingTexts, read_texts
 
 log = logging.getLogger(__name__)
@@ -100,13 +100,19 @@ def _open_on_main(
             f"{folder} was begun with other settings ({decision.why}): give the old ones to resume it, {another}, or "
             "--fresh to move this one aside and begin anew"
         )
-    remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
-    if old:
-        remedy = f"give {another} on the new text, --fresh to move this one aside and begin anew, or --config "
-        remedy += f"{folder / 'config.yaml'} to resume it with the old text"
-    dataset = _open_dataset(decision, remedy, data_dir=data_dir, runs_dir=folder.parent, device=device)
-    data = decision.config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-    config = decision.config.model_copy(update={"data": data})
+    config, data = decision.config, decision.config.data
+    codec_dir = find_tokenizer_run(data, folder.parent) if data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
+    if decision.compares_text and not is_made_from(dataset.manifest, data):
+        remedy = "take data.fingerprint out of the config, and run `tfm prepare`"
+        if old:
+            remedy = f"give {another} on the new text, --fresh to move this one aside and begin anew, or --config "
+            remedy += f"{folder / 'config.yaml'} to resume it with the old text"
+        raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
+    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
+    check_model_memory(config.model, sizes, device=device, frozen=config.training.freeze)
+    data = data.model_copy(update={"fingerprint": dataset.fingerprint})
+    config = config.model_copy(update={"data": data})
     texts = read_texts(dataset, config.model.max_length)
     if old:
         opened = load_run(old, dataset, texts)
@@ -126,22 +132,6 @@ def _open_on_main(
     for callback in callbacks:
         callback.on_new_run(opened.run, opened.checkpoint)
     return opened
-
-
-def _open_dataset(decision: Decision, remedy: str, *, data_dir: Path, runs_dir: Path, device: torch.device) -> Dataset:
-    """Open the dataset of a decision. Raises DataError, or MemoryShortage if the model is too large to be trained.
-
-    Raises ConfigError, which ends with the remedy, if it was made from other text than that of data.files.
-    """
-    config = decision.config
-    data = config.data
-    codec_dir = find_tokenizer_run(data, runs_dir) if data.fingerprint is None else None
-    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
-    if decision.compares_text and not is_made_from(dataset.manifest, data):
-        raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
-    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
-    check_model_memory(config.model, sizes, device=device, frozen=config.training.freeze)
-    return dataset
 
 
 def load_run(run: Run, dataset: Dataset, texts: TrainingTexts | None = None) -> OpenedRun:
