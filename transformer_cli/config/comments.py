@@ -24,7 +24,8 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
     """Returns the config as YAML with a comment on each setting, from which `load_config` reads an equal config.
 
     A key in INTERNAL_KEYS is left out if it has its default. text: the YAML that the config was read from; its comments
-    replace the schema's. title: first line if the text has no comment above its settings.
+    replace the schema's, and those that stand above no setting come last. title: first line if the text has no comment
+    above its settings.
     """
     lines, root, written = text.split("\n"), compose(text), parse_yaml(text) or {}
     top = header_comment(text).split("\n")
@@ -62,8 +63,9 @@ def commented_settings(config: Config, *, text: str = "", title: str = "") -> st
             else:
                 yield from _with_comment(f"{indent}{name}: {inline_yaml(value)}", comment)
 
-    settings = render(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))
-    return "\n".join([header_comment(text) or f"# {title}", *settings, ""])
+    settings = [*render(Config, config.model_dump(mode="json"), Config().model_dump(mode="json"))]
+    others = [line for line in lines[len(top) :] if _is_own_comment(line) and line not in settings]
+    return "\n".join([header_comment(text) or f"# {title}", *settings, *others, ""])
 
 
 def header_comment(text: str) -> str:
@@ -72,7 +74,7 @@ def header_comment(text: str) -> str:
 
 
 def _is_own_comment(line: str) -> bool:
-    """Whether a line is a comment on the setting below it, not the continued comment of the setting above."""
+    """Whether a line is a comment of its own, not the continued comment of the setting above."""
     return line.lstrip().startswith("#") and len(line) - len(line.lstrip()) < COMMENT_COLUMN
 
 

@@ -119,7 +119,8 @@ def test_prepare_grown_files_keeps_held_out_pairs(tfm: Tfm, files: Path) -> None
     share = "data.held_out.valid=0.1"
     first = dataset(files, tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share, "training.epochs=30"), cwd=files)[1])
     held_out = load_config(files / "memory.yaml").data.held_out
-    (files / "memory.yaml").write_text((files / "memory.yaml").read_text().replace("epochs: 30 ", "epochs: 7 # mine "))
+    mine = (files / "memory.yaml").read_text().replace("epochs: 30 ", "epochs: 7 # mine ")
+    (files / "memory.yaml").write_text(f"{mine}  # below\n# the end\n")
     names = ("memory.tsv", "test.en", "valid.de", "valid.en", "test.de")
     code, out, err = tfm("prepare", *names, "--name", "memory", *LANGUAGES, *sets(share), cwd=files)
     assert code == 0, err
@@ -127,6 +128,7 @@ def test_prepare_grown_files_keeps_held_out_pairs(tfm: Tfm, files: Path) -> None
     pairs = [FilePair(source=files / f"{split}.de", target=files / f"{split}.en") for split in ("test", "valid")]
     assert config.data.files == {"train": (files / "memory.tsv", *pairs)}
     assert (config.data.held_out, config.training.epochs) == (held_out, 7)
+    assert (files / "memory.yaml").read_text().endswith("\n  # below\n# the end\n")
     assert set(first.text("valid", "source")) < set(dataset(files, out).text("valid", "source"))
 
 
