@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
-from transformer_cli.adapters.corpora.notices import warn_of_monolingual_text
+from transformer_cli.adapters.corpora.notices import most_similar, warn_of_suspicious_lines
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
 from transformer_cli.config.load import load_config
@@ -42,7 +42,9 @@ def add_back_translations(
     """
     data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
     lines = list(read_lines(monolingual))
-    warn_of_monolingual_text(lines, f"--monolingual {monolingual}", real.folder, (data.source, data.target))
+    warn_of_suspicious_lines({f"--monolingual {monolingual}": (lines, data.target)})
+    if most_similar(lines, [real.text("train", side) for side in reversed(SIDES)]):
+        log.warning("%s looks like text in %s; it should be in %s", monolingual, data.source, data.target)
     folder, splits = real.folder.resolve(), real.manifest["splits"]
     files, swapped = (
         {each: FilePair(source=folder / f"{each}.{one}.txt", target=folder / f"{each}.{other}.txt") for each in splits}

@@ -168,7 +168,7 @@ class Run:
 
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
-            return self._make_model()
+            return make_model(self.config, self.codecs, f"{self.folder}: ")
 
     def uninitialized_model(self) -> "Transformer":
         """Returns a model, on the CPU, with arbitrary weights, to be loaded. Draws no random numbers.
@@ -178,18 +178,7 @@ class Run:
         from transformer_cli.model.transformer import UninitializedWeights
 
         with UninitializedWeights():
-            return self._make_model()
-
-    def _make_model(self) -> "Transformer":
-        from transformer_cli.model.size import check_model_memory
-        from transformer_cli.model.transformer import Transformer
-
-        source, target = sizes = len(self.codecs.source), len(self.codecs.target)
-        check_model_memory(self.config.model, sizes, prefix=f"{self.folder}: ")
-        model = Transformer(self.config.model, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
-        for part in self.config.training.freeze:
-            model.get_submodule(part).requires_grad_(False)
-        return model
+            return make_model(self.config, self.codecs, f"{self.folder}: ")
 
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder to which `best`, `last` or `average` points. Raises CheckpointError if there is none."""
@@ -248,6 +237,19 @@ class Run:
         """Replace history.jsonl. Raises CheckpointError as `refuse_if_gone` does."""
         self.refuse_if_gone()
         files.write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
+
+
+def make_model(config: Config, codecs: Codecs, prefix: str = "") -> "Transformer":
+    """Returns a new model for these codecs. Raises MemoryShortage, with a prefix, if it does not fit in memory."""
+    from transformer_cli.model.size import check_model_memory
+    from transformer_cli.model.transformer import Transformer
+
+    source, target = sizes = len(codecs.source), len(codecs.target)
+    check_model_memory(config.model, sizes, prefix=prefix)
+    model = Transformer(config.model, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
+    for part in config.training.freeze:
+        model.get_submodule(part).requires_grad_(False)
+    return model
 
 
 def differing_codecs(one: DataConfig, other: DataConfig) -> str:

@@ -83,6 +83,10 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     plan = r"(\d+) epochs?, dropout [\d.]+, label smoothing ([\d.]+): for 1\d\d pairs and 0\.1 minutes"
     (said,) = re.findall(plan, err)
     assert said == (str(training.epochs), f"{training.label_smoothing:g}")
+    code, _, err = tfm(
+        *command, *sets("model.d_ff=1000000", "model.num_encoder_layers=1000"), "--name", "huge", cwd=files
+    )
+    assert (code, "memory" in err.split("tfm: error: ")[1]) == (1, True)
     code, _, err = tfm(*command, cwd=files)
     assert (code, "--minutes and --monolingual are for a new config, but memory.yaml exists" in err) == (2, True)
 

@@ -204,10 +204,9 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     same = [split for split in manifest["splits"] if _are_same(texts[split, "source"], texts[split, "target"])]
     if same:
         log.warning("source and target are the same text: %s; correct %s", ", ".join(same), given)
-    train = {side: trigrams(texts["train", side]) for side in SIDES}
+    train = [texts["train", side] for side in SIDES]
     held_out = [split for split in manifest["splits"] if split != "train"]
-    similar = {split: [_most_similar(texts[split, side], train) for side in SIDES] for split in held_out}
-    swapped = [split for split in held_out if similar[split] == [*SIDES[::-1]]]
+    swapped = [split for split in held_out if [most_similar(texts[split, side], train) for side in SIDES] == [1, 0]]
     if swapped:
         log.warning("source and target seem swapped, compared with train: %s; correct %s", ", ".join(swapped), given)
     for split in held_out:
@@ -221,22 +220,10 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     _warn_of_odd_pairs(islice(read_pairs(folder, "train"), PAIRS_CHECKED))
 
 
-def _most_similar(lines: Sequence[str], train: Mapping[str, set[str]]) -> str:
-    """Returns the side that shares the largest part of its trigrams with a text. train: side → its trigrams."""
-    shape = trigrams(lines)
-    return max(train, key=lambda side: len(shape & train[side]) / len(train[side]))
-
-
-def warn_of_monolingual_text(lines: Sequence[str], name: str, folder: Path, languages: tuple[str, str]) -> None:
-    """Warn if text of the target language does not look like it, or like a sentence per line.
-
-    folder: of a dataset whose training text is in these languages, source and target.
-    """
-    warn_of_suspicious_lines({name: (lines, languages[1])})
-    sides = [*zip(*islice(read_pairs(folder, "train"), LINES_CHECKED), strict=True)]
-    train = {language: trigrams(sides[languages.index(language)]) for language in reversed(languages)}
-    if (found := _most_similar(lines[:LINES_CHECKED], train)) != languages[1]:
-        log.warning("%s looks like text in %s; it should be in %s", name, found, languages[1])
+def most_similar(lines: Sequence[str], texts: Sequence[Sequence[str]]) -> int:
+    """Returns the index of the text that shares the largest part of its trigrams with the beginning of these lines."""
+    shape, *shapes = (trigrams(text[:LINES_CHECKED]) for text in (lines, *texts))
+    return max(range(len(texts)), key=lambda number: len(shape & shapes[number]) / len(shapes[number]))
 
 
 def warn_of_scored_text(

@@ -12,9 +12,8 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset, Rows
-from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import make_model
 from transformer_cli.system.terminal import pluralize
-from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.texts import SplitRows, usable_split
 
@@ -87,14 +86,11 @@ def choose_training(
 
 def tokens_per_second(config: Config, dataset: Dataset, text: SplitRows, plan: Sequence[Rows]) -> float:
     """Returns how many target tokens a new model reads a second in its first steps. Takes some seconds."""
-    codecs, tokens, seconds = dataset.codecs, 0, 0.0
+    tokens, seconds = 0, 0.0
     if config.training.num_threads is not None:  # as `train` does
         torch.set_num_threads(config.training.num_threads)
     torch.manual_seed(config.training.seed)
-    model = Transformer(
-        config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
-    )
-    learner = Learner(model, config.training, choose_device(config.training.device))
+    learner = Learner(make_model(config, dataset.codecs), config.training, choose_device(config.training.device))
     for step, rows in zip(count(), cycle(plan)):
         started = time.monotonic()
         found = learner.backward(text.split, [rows], step=step + 1)

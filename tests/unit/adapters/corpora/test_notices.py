@@ -8,7 +8,7 @@ import pytest
 from tables import read_tables
 from transformer_cli import prepare
 from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
-from transformer_cli.adapters.corpora.notices import lost_letters, other_script, warn_of_monolingual_text
+from transformer_cli.adapters.corpora.notices import lost_letters, most_similar, other_script
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.errors import DataError
 from transformer_cli.text.words import Tokenizer, Tokens
@@ -77,14 +77,9 @@ def test_suspicious_text_swapped_sides_warn(warned: Warned) -> None:
     assert warned(valid=VALID[::-1])[-1:] == [said]
 
 
-def test_monolingual_text_in_source_language_warns(
-    warned: Warned, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    warned()
-    (folder,) = (tmp_path / "data").iterdir()
-    for lines in (VALID[1], VALID[0], VALID[0][:1], ["你好。"]):
-        warn_of_monolingual_text(lines, "more.en", folder, ("de", "en"))
-    assert caplog.messages == ["more.en looks like text in de; it should be in en"] * 2
+@pytest.mark.parametrize(("lines", "number"), [(VALID[1], 0), (VALID[0], 1), (VALID[0][:1], 1), (["你好。"], 0)])
+def test_most_similar_text_is_of_the_same_language(lines: list[str], number: int) -> None:
+    assert most_similar(lines, TRAIN[::-1]) == number
 
 
 def test_suspicious_text_unknown_words_in_held_out_text_warn(warned: Warned) -> None:
