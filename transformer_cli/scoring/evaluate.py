@@ -51,6 +51,7 @@ from transformer_cli.search.protocols import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.languages import TARGET_TOKEN
 from transformer_cli.text.lines import (
     decoded_lines,
     line_count_error,
@@ -266,19 +267,20 @@ def warn_of_training_text(data: DataConfig, text: ParallelText, data_dir: Path) 
 
 
 def _count_seen(lines: Iterable[str], trained: Path, max_bytes: int) -> tuple[int, int]:
-    """Returns how many lines are in a file, ignoring case and spaces, and how many are not blank.
+    """Returns how many lines are in a file, ignoring case, spaces and target tokens, and how many are not blank.
 
     Raises FileError if it is not a file of at most `max_bytes`, DataError.
     """
-    keys = ["".join(line.split()).casefold() for line in lines if line.strip()]
-    wanted = {*keys}
+
+    def key(line: str) -> str:
+        return "".join(TARGET_TOKEN.sub("", line).split()).casefold()
+
+    keys = [key(line) for line in lines if line.strip()]
     with open_regular(trained) as file:
         if os.fstat(file.fileno()).st_size > max_bytes:
             raise FileError(f"{trained}: larger than {max_bytes:,} bytes, so it is not the expected file")
-        seen = {
-            key for line in decoded_lines(file, str(trained)) if (key := "".join(line.split()).casefold()) in wanted
-        }
-    return sum(key in seen for key in keys), len(keys)
+        seen = {*keys}.intersection(map(key, decoded_lines(file, str(trained))))
+    return sum(map(seen.__contains__, keys)), len(keys)
 
 
 def evaluate_text(

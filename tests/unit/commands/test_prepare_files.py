@@ -110,6 +110,11 @@ def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) ->
     texts = [files / f"{made.folder}/test.{side}.txt" for side in SIDES]
     named = ("evaluate", "--to", "de", "--input", texts[1], "--reference", texts[0], "--json")
     assert json.loads(tfm(*named, cwd=files)[1])["results"][0]["loss"] == into_de["loss"] != into_en["loss"]
+    for side in SIDES:
+        lines = made.text("train", side)[:5]
+        (files / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    of_train = ("evaluate", "--to", "de", "--input", files / "target.txt", "--reference", files / "source.txt")
+    assert "also in the training text: 5 of 5 lines, 5 of 5 references" in tfm(*of_train, cwd=files)[2]
     for to, source in (((), "Der alte Mann singt."), (("--to", "de"), "The old man sings.")):
         assert tfm("translate", *to, source, cwd=files)[0] == 0
     code, again, err = tfm("prepare", "memory.tsv", *LANGUAGES, "--both-directions", cwd=files)
