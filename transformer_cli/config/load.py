@@ -273,14 +273,9 @@ def _as_yaml(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _merge(below: Mapping[str, Any], tree: Any) -> Any:
-    """Returns `tree` with the missing settings filled in from `below`."""
-    if not isinstance(tree, dict):
+def _merge(below: Any, tree: Any) -> Any:
+    """Returns `tree` with the missing settings filled in from `below`; a section that is null is missing."""
+    if not isinstance(below, Mapping) or not isinstance(tree, dict | None):
         return tree
-    missing = {
-        key: value
-        for key, value in below.items()
-        if tree.get(key) is None and (key not in tree or isinstance(value, Mapping))
-    }
-    sections = {key: value for key, value in below.items() if isinstance(value, Mapping) and key not in missing}
-    return {**tree, **missing, **{key: _merge(value, tree[key]) for key, value in sections.items()}}
+    tree = tree or {}
+    return {**tree, **{key: _merge(value, tree[key]) if key in tree else value for key, value in below.items()}}

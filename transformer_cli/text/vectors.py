@@ -3,7 +3,7 @@
 A file is read line by line, so memory holds only the wanted words. Knows words and numbers, but no embeddings.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +16,6 @@ from transformer_cli.text.lines import MAX_RECORD_BYTES, byte_lines
 
 BINARY_CHECK_LINES = 100  # in which a zero byte shows that a file is binary
 Vector = NDArray[np.float32]
-Destination = tuple[dict[str, Vector], str]
-"""where to store a vector: a dictionary, and its key there"""
 
 
 @dataclass(frozen=True)
@@ -39,31 +37,9 @@ def read_vectors(path: Path, words: Collection[str], *, lowercase: bool) -> Vect
 
     Raises DataError if the file cannot be read, is binary, has no vectors, or has a damaged one of a wanted word.
     """
-    wanted = dict.fromkeys(words)
+    wanted, dimension = dict.fromkeys(words), 0
     exact: dict[str, Vector] = {}
     other_case: dict[str, Vector] = {}
-
-    def destination(word: str) -> Destination | None:
-        """Returns where to store the vector of a word of the file; None if it is not wanted, or not the first one."""
-        if word in wanted:
-            return None if word in exact else (exact, word)
-        lower = word.lower()
-        return (other_case, lower) if lowercase and lower in wanted and lower not in other_case else None
-
-    dimension = _read_into(path, destination)
-    if not dimension:
-        raise DataError(f"{path}: no word vectors; each line must be a word and its numbers, separated by spaces")
-    found = {**other_case, **exact}
-    in_order = {word: found[word] for word in wanted if word in found}
-    return Vectors(in_order, dimension, len(in_order) - len(exact))
-
-
-def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> int:
-    """Store the vectors of a file; returns their dimension, 0 if there are none.
-
-    Skips words with a space, as in GloVe 840B: their lines seem to have more numbers than the others.
-    """
-    dimension = 0
     with closing(byte_lines(path, MAX_RECORD_BYTES)) as lines:
         for number, line in enumerate(lines, start=1):
             if number <= BINARY_CHECK_LINES and b"\0" in line:
@@ -74,25 +50,30 @@ def _read_into(path: Path, destination: Callable[[str], Destination | None]) -> 
                 continue
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            place = destination(fields[0].decode("utf-8", "surrogateescape"))  # other bytes are not in a wanted word
-            if not place and dimension:
+            word = fields[0].decode("utf-8", "surrogateescape")  # other bytes are not in a wanted word
+            found, key = (other_case, word.lower()) if lowercase and word not in wanted else (exact, word)
+            is_needed = key in wanted and key not in found
+            if dimension and not is_needed:
                 continue
-            word, *texts = line.split()
+            _, *texts = line.split()
             dimension = dimension or len(texts)  # without a header, that of the first vector
             if len(texts) > dimension:
-                continue
+                continue  # a word with a space, as in GloVe 840B: its line seems to have more numbers
             try:
                 with np.errstate(over="ignore"):  # too large numbers become inf
                     vector = np.array([float(text) for text in texts], np.float32)
             except ValueError:
                 vector = np.full(1, np.nan, np.float32)
             if len(texts) != dimension or not dimension or not np.isfinite(vector).all():
-                name = word.decode("utf-8", "replace")
+                name = fields[0].decode("utf-8", "replace")
                 raise DataError(
                     f"{path}: line {number}: {name!r} should be a word with {dimension or 'its'} finite numbers; fetch "
                     "the file again, or delete the line"
                 )
-            if place:
-                by_word, key = place
-                by_word[key] = vector
-    return dimension
+            if is_needed:
+                found[key] = vector
+    if not dimension:
+        raise DataError(f"{path}: no word vectors; each line must be a word and its numbers, separated by spaces")
+    by_word = {**other_case, **exact}
+    in_order = {word: by_word[word] for word in wanted if word in by_word}
+    return Vectors(in_order, dimension, len(in_order) - len(exact))
