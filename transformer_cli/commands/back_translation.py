@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
+from transformer_cli.adapters.corpora.formats import read_one_side
 from transformer_cli.adapters.corpora.notices import most_similar, warn_of_suspicious_lines
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
@@ -19,7 +20,6 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.lines import read_lines
 
 BACK = "-back"  # ends the name of the model of the other direction
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
@@ -37,11 +37,11 @@ def add_back_translations(
     """Returns the config of a dataset's pairs and machine-made ones, of which none is held out.
 
     Trains NAME-back, the other direction, on the dataset's training pairs, and translates the lines of monolingual
-    (Sennrich et al. 2016), which `require_one_side` accepts. config, minutes, with_settings: see `choose_training`.
-    Raises ConfigError, DataError, and Interrupted as `train` does.
+    (Sennrich et al. 2016). config, minutes, with_settings: see `choose_training`. Raises ConfigError, DataError, and
+    Interrupted as `train` does.
     """
     data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
-    lines = list(read_lines(monolingual))
+    lines = read_one_side("--monolingual", monolingual, data)
     warn_of_suspicious_lines({f"--monolingual {monolingual}": (lines, data.target)})
     if most_similar(lines, [real.text("train", side) for side in reversed(SIDES)]):
         log.warning("%s looks like text in %s; it should be in %s", monolingual, data.source, data.target)

@@ -97,7 +97,7 @@ def prepare(
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.adapters.corpora.configs import commented_yaml, config_for_files
     from transformer_cli.adapters.corpora.corpora import clean_and_split, open_corpus
-    from transformer_cli.adapters.corpora.formats import require_one_side
+    from transformer_cli.adapters.corpora.formats import read_one_side
     from transformer_cli.adapters.finetuning.settings import finetuning_settings
     from transformer_cli.api import prepare
     from transformer_cli.config.load import load_config
@@ -124,7 +124,7 @@ def prepare(
     if monolingual and settings.data.to:  # by --set
         raise typer.BadParameter("--monolingual cannot be used with data.both_directions or data.to; leave them out")
     if monolingual:
-        require_one_side("--monolingual", monolingual, settings.data)
+        read_one_side("--monolingual", monolingual, settings.data)
     if dry_run:
         report = clean_and_split(open_corpus(settings.data, multi30k_dir=multi30k_dir), None)
         print(json.dumps(asdict(report), ensure_ascii=False) if as_json else format_cleaning(report))

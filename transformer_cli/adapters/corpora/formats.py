@@ -192,13 +192,15 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
             raise DataError(f"{name}: {path}: {what}; {remedy}")
 
 
-def require_one_side(option: str, path: Path, data: DataConfig) -> None:
-    """Raises DataError unless a file, which an option names, is plain text of one sentence per line."""
-    require_files([(option, path)])
+def read_one_side(name: str, path: Path, data: DataConfig) -> list[str]:
+    """Returns the lines of a file with one side. Raises DataError, with its name, unless it is a text of sentences."""
+    require_files([(name, path)])
     is_plain = detect_format(read_beginning(path)) in {None, *MAY_BE_PLAIN} - {JSON}
     is_side = pair_format(path, data.model_copy(update={"columns": None})) == ONE_SIDE
-    if not (is_plain and is_side and sum(line.strip() != "" for line in text_lines.read_lines(path))):
-        raise DataError(f"{option} {path}: not a text of one sentence per line; name another file")
+    lines = list(text_lines.read_lines(path)) if is_plain and is_side else []
+    if not any(map(str.strip, lines)):
+        raise DataError(f"{name} {path}: not a text of one sentence per line; name another file")
+    return lines
 
 
 def pair_files(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:

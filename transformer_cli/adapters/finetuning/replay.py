@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format
+from transformer_cli.adapters.corpora.formats import ONE_SIDE, pair_format, read_one_side
 from transformer_cli.adapters.finetuning.copied_text import CopiedText
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import EncodedSplit, Pair, Rows, Side
 from transformer_cli.system.terminal import pluralize, show_status
-from transformer_cli.text.lines import read_lines
 from transformer_cli.training.callbacks import TrainerView
 from transformer_cli.training.texts import SplitRows
 
@@ -31,7 +30,7 @@ class Replay(CopiedText):
         """Returns the pairs in files. Lines of a source-only file are paired with their translations."""
         if len(paths) > 1 or pair_format(paths[0], config.data) != ONE_SIDE:
             return super().read(paths, config)
-        lines = list(read_lines(paths[0]))
+        lines = read_one_side(self.implements, paths[0], config.data)
         show_status(f"{paths[0]}: translating {pluralize(len(lines), 'line')} by {config.training.initialize_from}")
         return zip(lines, self.translate(lines), strict=True)
 

@@ -189,6 +189,9 @@ def test_replay_source_only_is_translated_first(train_tiny: TrainTiny, runs: Pat
     (tmp_path / "old.en").write_text("a dog\na woman\n", encoding="utf-8")
     both = Replay(list).read([tmp_path / "old.txt", tmp_path / "old.en"], run.config)
     assert [*both] == [(lines[0], "a dog"), (lines[1], "a woman")]
+    (tmp_path / "a.srt").write_text("1\n00:00:01,000 --> 00:00:02,000\nDer alte Mann singt.\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"training\.replay .*: not a text of one sentence per line"):
+        train_tiny(runs, *FINETUNE, "name=subtitles", f"training.replay=[{tmp_path / 'a.srt'}]")
 
 
 def test_replay_rows_come_equally_often_in_each_epochs_order() -> None:
