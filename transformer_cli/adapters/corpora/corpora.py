@@ -6,7 +6,6 @@ a function in formats.py. Knows no tokens.
 
 import bz2
 import gzip
-import hashlib
 import logging
 import os
 from array import array
@@ -25,6 +24,7 @@ from transformer_cli.adapters.corpora.cleaning import RULES, clean_pairs, pair_h
 from transformer_cli.adapters.corpora.held_out import assign_splits
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.errors import DataError
+from transformer_cli.runs.provenance import sha256_of_lines
 from transformer_cli.system import progress
 from transformer_cli.system.files import sha256_of_file
 from transformer_cli.system.terminal import pluralize, shorten
@@ -78,7 +78,15 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
     if multi30k_dir is not None and data.corpus != "multi30k":
         log.warning("--multi30k-dir %s is ignored: it applies to corpus multi30k, not to %s", multi30k_dir, data.corpus)
     if data.corpus == "captions":
-        return _open_captions(data)
+        captions = read_captions(data.captions.sentences)  # the checksum is the same in either direction
+        sums = {
+            "captions": sha256_of_lines([f"{split}\t{de}\t{en}" for split in captions for de, en in captions[split]])
+        }
+        splits = {
+            split: partial(_with_locations, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+            for split, pairs in captions.items()
+        }
+        return OpenedCorpus(data, sums, splits)
     if data.corpus == "multi30k":
         pairs = multi30k.find_files(data.source, data.target, multi30k_dir)
         names = [path.name for pair in pairs.values() for path in (pair.source, pair.target)]
@@ -95,16 +103,6 @@ def open_corpus(data: DataConfig, *, multi30k_dir: Path | None = None) -> Opened
         raise DataError(f"data.columns ({option}): no file is a table or JSON lines; leave it out")
     splits = {split: partial(formats.read_texts, text, data) for split, text in texts.items()}
     return OpenedCorpus(data, sums, splits, rule_parameters(data))
-
-
-def _open_captions(data: DataConfig) -> OpenedCorpus:
-    """Open the bundled captions. Their SHA-256 covers both languages, in either direction of translation."""
-    total, splits = hashlib.sha256(), {}
-    for split, pairs in read_captions(data.captions.sentences).items():
-        for german, english in pairs:
-            total.update(f"{split}\t{german}\t{english}\n".encode())
-        splits[split] = partial(_with_locations, pairs if data.source == "de" else [(en, de) for de, en in pairs])
-    return OpenedCorpus(data, {"captions": total.hexdigest()}, splits)
 
 
 def _with_locations(pairs: list[tuple[str, str]], leave_out: formats.LeaveOut) -> Iterator[LocatedPair]:

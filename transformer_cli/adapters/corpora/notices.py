@@ -122,7 +122,7 @@ def other_script(lines: Sequence[str], language: str) -> _Finding | None:
     script = script_and_region(language.lower().replace("_", "-")).get("script", "")
     letters = Counter(filter(str.isalpha, chain.from_iterable(lines)))
     if script in _CHINESE_CODECS:
-        known = {each: [_can_encode(each, codec) for codec in _CHINESE_CODECS.values()] for each in letters}
+        known = {each: [each.encode(codec, "ignore") != b"" for codec in _CHINESE_CODECS.values()] for each in letters}
         is_own = {each: found[script == "hant"] for each, found in known.items() if each >= "一" and sum(found) == 1}
     elif script in _SCRIPT_NAMES:
         is_own = {each: unicodedata.name(each, "").startswith(_SCRIPT_NAMES[script]) for each in letters}
@@ -150,13 +150,6 @@ def lost_letters(lines: Sequence[str], language: str) -> _Finding | None:
     evidence = f"{n_usual or 'none'} of the letters {' '.join(usual)} in {n_words:,} words"
     remedy = f"correct the sides or the language, or {ORIGINAL_FILE}"
     return _Finding(f"text without the usual letters of {language}", remedy, evidence)
-
-
-def _can_encode(letter: str, codec: str) -> bool:
-    try:
-        return bool(letter.encode(codec))
-    except UnicodeEncodeError:
-        return False
 
 
 TEXT_CHECKS: tuple[TextCheck, ...] = (
