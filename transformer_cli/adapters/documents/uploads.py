@@ -8,7 +8,15 @@ from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
 
-MAX_PARTS = 120_000  # tags, lines and braces, each of which may become a block; in Word, it has six tags, else two
+MAX_PARTS = 120_000  # each of which may become a block; in Word, it has six tags, else two
+_PARTS = {  # what may begin a block, a tag or another part: characters, escapes, references of tabs and line ends
+    "json": rb'["<{|]|\\[^u]',
+    "po": rb"[<{\n]|\\.",
+    "xliff": rb"[<{\n\t]|&#(?:0*(?:9|10)|x0*[9aA]);",
+    "srt": rb"[<{\n&\\]",
+    **dict.fromkeys(("md", "mdx"), rb"[<{\n|*_`\[\\]"),
+    "ipynb": rb"[<{|*_`\[]|\\[^u]",
+}
 MAX_UNPACKED_BYTES = 16 << 20  # of an archive
 _TEXTS = (".xml", "html", ".htm", ".ncx", ".opf")
 MAX_CHARS = 300_000  # of text
@@ -22,11 +30,12 @@ def check_upload(name: str, content: bytes) -> str:
         raise DataError("Invalid request: file format not supported")
     if FORMATS[found].is_text:
         refuse_binary(content[: 1 << 16], name[:100])
-        n_parts = sum(map(content.count, (b'"',) if found == "json" else (b"<", b"\n", b"{")))
+        n_parts = sum(1 for _ in re.finditer(_PARTS.get(found, rb"[<{\n]"), content))
     else:
         archive = Archive(content, MAX_UNPACKED_BYTES)
         texts = (archive.read(name) or b"" for name in archive.names if name.lower().endswith(_TEXTS))
-        n_parts = sum(text.count(b"<") for text in texts) // (5 if found in ("docx", "pptx") else 2)
+        counts = (sum(map(text.count, (b"<", b"{", b"\t"))) for text in texts)
+        n_parts = sum(counts) // (5 if found in ("docx", "pptx") else 2)
     if n_parts > MAX_PARTS:
         raise DataError(f"more than {MAX_PARTS:,} lines and tags; send the document in parts")
     return found
