@@ -295,14 +295,15 @@ class TextPipeline:
         draft = Draft(source, self._decode_text(source, found), tokens, found.alignment, normalized.placeholders)
         if requirements:
             draft = requirements.edit(draft, len(target.decode(self.prefix)))
-        cased = partial(upper, language=target.language) if normalized.all_caps else str
+        asked = next(filter(None, map(TARGET_TOKEN.fullmatch, source.tokens[:2])), None)  # the first token may be " "
+        token, language = (asked[0], asked[1] or asked[2]) if asked else ("", target.language)
+        cased = partial(upper, language=language) if normalized.all_caps else str
         links = draft.links if draft.placeholders else ()
         text, placeholders = insert_placeholders(draft.text, normalized.text, draft.placeholders, links, cased)
         terms: list[tuple[Span, Span | None]] = []
         if requirements:
             text, terms = requirements.finish(text, line.sentence, [one for one, _ in placeholders])
         before, after = surrounding_space(line.sentence) if source else ("", "")
-        token = next(filter(TARGET_TOKEN.fullmatch, source.tokens[:2]), "")  # the first token may be " "
         bounds = self.lengths.get(token, PLAIN_BOUNDS)
         return Translation(
             source=line.sentence,

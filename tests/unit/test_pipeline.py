@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.errors import ConfigError
-from transformer_cli.pipeline import Draft, LineHook, Requirements
-from transformer_cli.search.protocols import Constraints
+from transformer_cli.pipeline import Draft, LineHook, Requirements, TextPipeline
+from transformer_cli.search.protocols import Constraints, Hypothesis
 from transformer_cli.text.alignment import Span
-from transformer_cli.text.codec import Codecs, EncodedText
+from transformer_cli.text.codec import Codecs, EncodedText, SubwordCodec
+from transformer_cli.text.subwords import train_subwords
 from transformer_cli.translate import Translator
 
 LINE = "Der alte Hund singt im Park."
@@ -71,3 +73,14 @@ def test_hook_edits_before_and_after_inserting_placeholders(translator: Translat
     (found,) = with_hook(translator, Asking()).translate_detailed([f" {LINE[:-1]} 😀."])
     assert found.text == f" PLEASE {translator.translate([LINE])[0][:-1]} 😀.".upper()
     assert found.terms == [((0, 3), (1, 7))]
+
+
+@pytest.mark.parametrize(("token", "capitals"), [("", "IYI"), (">>tur<<", "İYİ"), ("<2tr>", "İYİ")])
+def test_pipeline_writes_capitals_as_the_target_language_does(token: str, capitals: str) -> None:
+    symbols = (">>tur<<", "<2tr>")
+    model = train_subwords(["the old dog iyi", *symbols] * 9, vocab_size=280, algorithm="bpe", symbols=symbols)
+    source, target = SubwordCodec(model).with_default_target(token), SubwordCodec(model, language="en")
+    pipeline = TextPipeline(Codecs(source, target), "en", None, takes_constraints=False, settings=TranslationSettings())
+    sentence = pipeline.prepare(pipeline.encode_line("THE OLD DOG"), 0)
+    found = Hypothesis(target.encode("iyi").ids, [], 0.0, 0.0)
+    assert pipeline.decode(sentence, [found]).text == capitals
