@@ -29,7 +29,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import atomic_folder, sha256_of_bytes, write_checksums, write_json
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES, Codecs, codec_checksums
-from transformer_cli.text.languages import TARGET_TOKEN, target_token_of
+from transformer_cli.text.languages import target_token_end, target_token_of
 from transformer_cli.text.lengths import LengthBounds, width
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import UNK
@@ -139,7 +139,7 @@ def _add_other_direction(folder: Path, data: DataConfig, n_pairs: int) -> int:
     added = 0
     with open(folder / "train.source.txt", "ab") as sources, open(folder / "train.target.txt", "ab") as targets:
         for source, target in islice(read_pairs(folder, "train"), n_pairs):
-            if not TARGET_TOKEN.match(source):
+            if not target_token_end(source):
                 sources.write(f"<2{data.source}> {target}\n".encode())
                 targets.write(f"{source}\n".encode())
                 added += 1
@@ -151,9 +151,9 @@ def fit_lengths(folder: Path, n_pairs: int, default_token: str, joiner: str | No
     widths, generator = defaultdict[str, list[tuple[int, int]]](list), random.Random(0)
     for source, target in read_pairs(folder, "train"):
         if generator.random() * n_pairs < SAMPLED_LENGTHS:
-            found = TARGET_TOKEN.match(source)
-            lengths = width(source[found.end() if found else 0 :].strip()), width(join_subwords(target.strip(), joiner))
-            widths[found[0] if found else default_token].append(lengths)
+            end = target_token_end(source)
+            lengths = width(source[end:].strip()), width(join_subwords(target.strip(), joiner))
+            widths[source[:end] or default_token].append(lengths)
     return {token: LengthBounds.fit(pairs) for token, pairs in widths.items() if len(pairs) >= MIN_LENGTHS}
 
 

@@ -80,6 +80,12 @@ def find_target_languages(tokens: Iterable[str]) -> dict[str, str]:
     return {short_code(match[1] or match[2]): token for match, token in found if match}
 
 
+def target_token_end(line: str) -> int:
+    """Returns the length of the target token with which a line begins; 0 if it has none."""
+    found = TARGET_TOKEN.match(line)
+    return found.end() if found else 0
+
+
 def target_token_of(language: str, targets: Mapping[str, str]) -> str:
     """Returns the target token of a language, given by a code of two or three letters. Raises ConfigError."""
     tokens = {code.lower().replace("-", "_"): token for code, token in targets.items()}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, filterfalse, groupby
 
-from transformer_cli.text.languages import language_code
+from transformer_cli.text.languages import language_code, target_token_end
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): invisible characters such as
 # soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
@@ -161,13 +161,15 @@ class Normalizer:
 
         def cased(found: re.Match[str]) -> str:
             word = found[0]
+            if found.start() < first:
+                return word  # of the target token
             small = lower(word, self.language)
             choices = [word, small, word[0] + small[1:]]
             if found.start() == first:  # if costs are equal, a sentence begins with a capital
                 return min(reversed(choices), key=lambda choice: word_cost(choice)[0])
             return min(choices, key=word_cost)
 
-        first = next(_WORD.finditer(text)).start()
+        first = next(_WORD.finditer(text, target_token_end(text))).start()
         return _WORD.sub(cased, text)
 
 
@@ -264,8 +266,9 @@ def is_ignored(char: str) -> bool:
 def is_all_caps(text: str) -> bool:
     """Whether a text of several words, or of one and a colon, is in capitals; ß, which often has none, is ignored.
 
-    False for a Japanese sentence with acronyms: most of its letters have no case.
+    False for a Japanese sentence with acronyms: most of its letters have no case. A target token does not count.
     """
+    text = text[target_token_end(text) :]
     if not text.replace("ß", "").isupper():
         return False
     words = [

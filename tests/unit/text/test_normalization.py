@@ -148,6 +148,7 @@ def test_encode_turkish_capitals_as_small_letters(make: Callable[..., Codec]) ->
     [
         *(("EIN HUND LÄUFT.", True), ("STRAßE UND HAUS", True), ("NATO", False), ("FRAU:", True)),
         *(("A B", False), ("NHKは放送 JR です", False), ("Der NATO GIPFEL", False), ("12 %", False)),
+        *((">>tur<< EIN HUND", True), ("<2tr> EIN HUND", True), (">>TUR<< HUND", False), (">>tur<< Ein Hund", False)),
     ],
 )
 def test_is_all_caps_needs_several_cased_words(text: str, is_so: bool) -> None:
@@ -159,6 +160,7 @@ def test_normalize_truecases_a_line_in_capitals(name: str) -> None:
     normalized = known(name).encode("DER KLEINE HUND LÄUFT.").normalized
     assert (normalized.text, normalized.all_caps) == ("Der kleine Hund läuft.", True)
     assert known(name).encode("DIE USA SIND GROSS").normalized.text.startswith("die USA sind")
+    assert known(name).encode("<2tr> DER KLEINE HUND").normalized.text == "<2tr> Der kleine Hund"
     assert not known(f"lower-cased {name}").encode("DER KLEINE HUND").normalized.all_caps
 
 
