@@ -52,13 +52,7 @@ from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.codec import SIDES
 from transformer_cli.text.languages import TARGET_TOKEN
-from transformer_cli.text.lines import (
-    decoded_lines,
-    line_count_error,
-    read_lines,
-    refuse_lone_surrogates,
-    zip_lines,
-)
+from transformer_cli.text.lines import decoded_lines, line_count_error, read_lines, refuse_lone_surrogates, zip_lines
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 from transformer_cli.text.words import join_subwords, tokenizer_or_fallback
 from transformer_cli.translate import Translator
