@@ -52,7 +52,7 @@ def choose(
         "training.label_smoothing": label_smoothing,
         "training.epochs": epochs,
         "training.max_steps": None if passes >= 1 else steps,
-        "training.warmup_steps": min(warmup_steps, math.ceil(steps / 4)),
+        "training.warmup_steps": min(warmup_steps, steps // 4),
         "training.validate_every": math.ceil(steps / max(1, min(validations, VALIDATIONS))),
         "training.best_checkpoint_metric": "bleu" if valid_pairs >= MIN_BLEU_PAIRS else "last",
     }

@@ -10,7 +10,7 @@ from transformer_cli.adapters.corpora.recipe import choose
     ("passes", "steps", "train_pairs", "valid_pairs", "chosen"),
     [  # dropout, label smoothing, epochs, max_steps, warmup_steps, validate_every, best_checkpoint_metric
         (0.4, 500, 100_000, 1000, (0.0, 0.1, 1, 200, 50, 100, "bleu")),
-        (0.0004, 500, 1_000_000, 1000, (0.0, 0.1, 1, 1, 1, 1, "bleu")),
+        (0.0004, 500, 1_000_000, 1000, (0.0, 0.1, 1, 1, 0, 1, "bleu")),
         (1.0, 500, 28_000, 600, (0.0, 0.1, 1, None, 50, 250, "bleu")),
         (4.4, 500, 49_000, 1000, (0.0, 0.1, 4, None, 50, 223, "bleu")),
         (9.6, 500, 9_800, 200, (0.1, 0.1, 10, None, 50, 500, "bleu")),
@@ -22,7 +22,7 @@ from transformer_cli.adapters.corpora.recipe import choose
         (150.0, 23, 2_000, 1014, (0.3, 0.3, 150, None, 50, 345, "bleu")),
         (1e6, 23, 1_960, 40, (0.3, 0.3, 250, None, 50, 575, "last")),
         (1e6, 1, 195, 5, (0.1, 0.1, 250, None, 50, 25, "last")),
-        (3.0, 10, 588, 12, (0.0, 0.1, 3, None, 8, 5, "last")),
+        (3.0, 10, 588, 12, (0.0, 0.1, 3, None, 7, 5, "last")),
     ],
 )
 def test_choose_by_passes_and_steps(
