@@ -15,6 +15,8 @@ from transformer_cli.text.file_formats import refuse_binary
 
 MAX_MEMBERS = 10_000
 MAX_UNPACKED_BYTES = 1 << 26  # of all members that are read, together
+MEDIA = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".tif", ".tiff", ".emf", ".wmf", ".bin", ".ttf", ".otf", ".odttf")
+"""suffixes of members that are never parsed, whatever type a list of the archive gives them"""
 
 
 class Archive:
@@ -105,12 +107,13 @@ def parse_members(
     language: str,
     decode: Callable[[bytes], tuple[str, Callable[[str], bytes]]] = decode_xml,
 ) -> ParsedFile:
-    """Parse members of an archive; those that it lacks are left out. Raises DataError.
+    """Parse members of an archive; those that it lacks, and MEDIA, are left out. Raises DataError.
 
     parsers: name of a member → takes its text and a language, as in `parse_marked`. language: see there. decode: see
     `decode_xml`.
     """
-    contents = {name: content for name in parsers if (content := archive.read(name)) is not None}
+    names = (name for name in parsers if not name.lower().endswith(MEDIA))
+    contents = {name: content for name in names if (content := archive.read(name)) is not None}
     texts = {name: decode(content) for name, content in contents.items()}
 
     def assemble(*parts: str) -> bytes:

@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePosixPath
 
-from transformer_cli.adapters.documents.archive import Archive
+from transformer_cli.adapters.documents.archive import MEDIA, Archive
 from transformer_cli.adapters.documents.files import FORMATS
 from transformer_cli.errors import DataError
 from transformer_cli.text.file_formats import refuse_binary
@@ -18,7 +18,6 @@ _PARTS = {  # what may begin a block, a tag or another part: characters, escapes
     "ipynb": rb"[<{|*_`\[]|\\[^u]",
 }
 MAX_UNPACKED_BYTES = 16 << 20  # of an archive
-_TEXTS = (".xml", "html", ".htm", ".ncx", ".opf")
 MAX_CHARS = 300_000  # of text
 
 
@@ -33,7 +32,7 @@ def check_upload(name: str, content: bytes) -> str:
         n_parts = sum(1 for _ in re.finditer(_PARTS.get(found, rb"[<{\n]"), content))
     else:
         archive = Archive(content, MAX_UNPACKED_BYTES)
-        texts = (archive.read(name) or b"" for name in archive.names if name.lower().endswith(_TEXTS))
+        texts = (archive.read(name) or b"" for name in archive.names if not name.lower().endswith(MEDIA))
         counts = (sum(map(text.count, (b"<", b"{", b"\t"))) for text in texts)
         n_parts = sum(counts) // (5 if found in ("docx", "pptx") else 2)
     if n_parts > MAX_PARTS:

@@ -108,7 +108,7 @@ BOMB = archive(**{**DOCX, "word__document.xml": b" " * (uploads.MAX_UNPACKED_BYT
         ("a.xlf", b"A\t&#010;" * 60_001, "more than 120,000 lines and tags"),
         ("a.md", b"|*a*" * 40_001, "more than 120,000 lines and tags"),
         ("a.ipynb", rb'{"a\n\n' * 40_001, "more than 120,000 lines and tags"),
-        ("a.docx", archive(**{**DOCX, "word__document.xml": b"A\t" * 600_005}), "more than 120,000 lines and tags"),
+        ("a.docx", archive(**{**DOCX, "word__a.dat": b"A\t" * 600_005}), "more than 120,000 lines and tags"),
         ("a.txt", b"a" * 300_001, "300,001 characters of text, where at most 300,000"),
         ("a.txt", b"a" * (2 << 20) + b"a", "Invalid request: request (2097153) exceeds text limit (2097152) of bytes"),
     ],
