@@ -123,16 +123,17 @@ _TEXT_WRITER = escaping_writer(partial(html.escape, quote=False))
 def decode_page(content: bytes) -> tuple[str, Callable[[str], bytes]]:
     """Like `decode_text`, in the encoding that a page declares; what it lacks is encoded as references: &#8222;.
 
-    It is UTF-8 if the page declares none that Python knows.
+    It is UTF-8 if the page declares none that Python knows, or one in which its tags would be other bytes, as EBCDIC.
     """
     head = _HTML_COMMENT.sub(b"", content[:ENCODING_SEARCH_BYTES])
     xml_declaration = XML_ENCODING.match(head)
     declared = xml_declaration or _META_CHARSET.search(head)
     try:
         found = codecs.lookup(declared[1].decode()).name if declared else "utf-8"
-    except LookupError:
+        found = found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
+        found = found if "<".encode(found) == b"<" else "utf-8"
+    except LookupError:  # also for base64, a codec of Python's for bytes
         found = "utf-8"
-    found = found if xml_declaration else _BROWSER_ENCODINGS.get(found, found)
     return decode_text(content, found, "xmlcharrefreplace")
 
 

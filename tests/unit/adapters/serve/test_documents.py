@@ -102,6 +102,7 @@ BOMB = archive(**{**DOCX, "word__document.xml": b" " * (uploads.MAX_UNPACKED_BYT
         ("a.docx", archive(**DOCX)[:-30], "not a complete ZIP archive"),
         ("a.docx", BOMB, "word/document.xml: more than 16 MiB"),
         ("a.html", b"<p>" * 120_001, "more than 120,000 lines and tags"),
+        ("a.html", b"<meta charset=cp037>" + ("<p>A" * 120_001).encode("cp037"), "byte 22 is not UTF-8"),
         ("a.txt", b"a\n" * 60_000 + b"{" * 60_001, "more than 120,000 lines and tags"),
         ("a.json", b'{"a": "' + rb"A\n" * 120_000 + b'"}', "more than 120,000 lines and tags"),
         ("a.po", rb"A\t" * 120_001, "more than 120,000 lines and tags"),
