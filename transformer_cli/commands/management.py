@@ -143,7 +143,7 @@ def _remarks_on(run: "ListedRun") -> list[str]:
         "broken": [f"broken: {run.problem}"],
     }[run.state]
     if run.evaluation and not run.evaluation_is_current:
-        lines.append(f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` updates it")
+        lines.append(f"BLEU of other weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` updates it")
     return lines
 
 

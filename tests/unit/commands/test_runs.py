@@ -170,8 +170,8 @@ def test_runs_marks_bleu_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
     out = tfm("runs", cwd=workspace)[1]
     heads, *_ = lines = out.splitlines()
     assert heads.split() == ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "seed"]
-    assert "BLEU of earlier weights: tiny; `tfm evaluate --run tiny` updates it" in lines
-    assert not any("earlier weights: other" in line for line in lines)
+    assert "BLEU of other weights: tiny; `tfm evaluate --run tiny` updates it" in lines
+    assert not any("of other weights: other" in line for line in lines)
 
 
 def test_runs_escapes_line_feed_in_a_name(tfm: Tfm, tmp_path: Path) -> None:
