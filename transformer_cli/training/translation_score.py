@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from itertools import chain
 
-from transformer_cli.config.schema import DataConfig, TranslationSettings
+from transformer_cli.config.schema import TranslationSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.scoring.metrics import METRICS, text_metrics, warn_if_not_nfc
 from transformer_cli.search.decoder import TransformerEngine
@@ -34,11 +34,18 @@ class TranslationScore(Callback):
         warn_if_not_nfc(trainer.dataset.text("valid", "target"), "valid")
 
     def score(self, trainer: TrainerView, model: Transformer) -> float:
-        """Returns BLEU or chrF, whichever the setting names."""
-        source, target = (trainer.dataset.text("valid", side) for side in SIDES)
-        config = trainer.run.config
-        by = config.training.best_checkpoint_metric
-        return greedy_score(model, trainer.run.codecs, source, target, data=config.data, by=by)
+        """Returns BLEU or chrF, whichever the setting names, of greedy translations; long sources are truncated.
+
+        It is of NFC on both sides: references that NFC changes, such as Bengali with U+09DF, would never be reached.
+        Leaves the model in eval mode.
+        """
+        sources, references = (trainer.dataset.text("valid", side) for side in SIDES)
+        data, by = trainer.run.config.data, trainer.run.config.training.best_checkpoint_metric
+        texts = greedy_translations(model, trainer.run.codecs, sources)
+        metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
+        metric = metrics[next(name for name in METRICS if name.lower() == by)]
+        joined = [nfc(join_subwords(each, data.joiner)) for each in references]
+        return float(metric.corpus_score([*map(nfc, texts)], [joined]).score)
 
 
 class Examples(Callback):
@@ -60,21 +67,6 @@ class Examples(Callback):
         """Log the examples."""
         for kind, text in chain.from_iterable(each.items() for each in trainer.validations[-1].examples):
             log.info("  %-11s  %s", kind, text)
-
-
-def greedy_score(
-    model: Transformer, codecs: Codecs, sources: Sequence[str], references: Sequence[str], *, data: DataConfig, by: str
-) -> float:
-    """Returns BLEU or chrF, from 0 to 100, of greedy translations of sources; leaves the model in eval mode.
-
-    It is of NFC on both sides: references that NFC changes, such as Bengali with U+09DF, would never be reached.
-    data: for the target language and whether case counts. by: "bleu" or "chrf". Long sources are truncated.
-    """
-    texts = greedy_translations(model, codecs, sources)
-    metrics = text_metrics(language=data.output_language, lowercase=data.lowercased)
-    metric = metrics[next(name for name in METRICS if name.lower() == by)]
-    joined = [nfc(join_subwords(each, data.joiner)) for each in references]
-    return float(metric.corpus_score([*map(nfc, texts)], [joined]).score)
 
 
 def greedy_translations(model: Transformer, codecs: Codecs, sources: Sequence[str]) -> list[str]:

@@ -74,7 +74,7 @@ def test_best_has_the_lowest_loss_or_the_highest_score(
 ) -> None:
     caplog.set_level("INFO")
     scores = iter([30.0, 10.0, 20.0, 25.0])
-    monkeypatch.setattr(translation_score, "greedy_score", lambda *given, **named: next(scores))
+    monkeypatch.setattr(translation_score.TranslationScore, "score", lambda *given: next(scores))
     settings = ("training.epochs=3", "training.average_checkpoints=2")
     run = train_tiny(tmp_path, f"training.best_checkpoint_metric={by}", *settings)
     history = run.history()
