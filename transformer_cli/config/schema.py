@@ -281,14 +281,11 @@ class DataConfig(Section, affects=Affects.DATASET):
                     "corpus: files needs files.valid with a source and a target path, or held_out.valid: 0.01, a share "
                     "of train"
                 )
-            return self
-        if self.corpus in ("pairs", "imported"):
-            return self
-        known = CORPUS_LANGUAGES[self.corpus]
+        known = CORPUS_LANGUAGES.get(self.corpus, ())
         for key, language in (("source", self.source), ("target", self.target)):
-            if language not in known:
+            if known and language not in known:
                 raise ValueError(f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}")
-        if self.source == self.target:
+        if known and self.source == self.target:
             raise ValueError(f"source and target are both {self.source!r}; choose two languages")
         return self
 
