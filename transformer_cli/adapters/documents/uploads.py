@@ -10,12 +10,12 @@ from transformer_cli.text.file_formats import refuse_binary
 
 MAX_PARTS = 120_000  # each of which may become a block; in Word, it has six tags, else two
 _PARTS = {  # what may begin a block, a tag or another part: characters, escapes, references of tabs and line ends
-    "json": rb'["<{|]|\\[^u]',
-    "po": rb"[<{\n]|\\.",
+    "json": rb'["<{|$]|\\[^u]',
+    "po": rb"[<{\n%]|\\.",
     "xliff": rb"[<{\n\t]|&#(?:0*(?:9|10)|x0*[9aA]);",
     "srt": rb"[<{\n&\\]",
-    **dict.fromkeys(("md", "mdx"), rb"[<{\n|*_`\[\\]"),
-    "ipynb": rb"[<{|*_`\[]|\\[^u]",
+    **dict.fromkeys(("md", "mdx"), rb"[<{\n|*_`$\[\\]"),
+    "ipynb": rb"[<{|*_`$\[]|\\[^u]",
 }
 MAX_UNPACKED_BYTES = 16 << 20  # of an archive
 MAX_CHARS = 300_000  # of text
