@@ -464,14 +464,11 @@ def _place_elements(block: Block, text: str, links: Sequence[Link]) -> list[Span
     starts = [start for start, _ in words]
     spaceless = ((offset, offset) for offset in edges[1:] if _is_spaceless_at(text, offset))
     cuts = sorted({*filter(copied.is_free, text_spaces), *spaceless})
-    spans: list[Span] = []
+    spans = [(0, len(text))]
     taken: list[set[int]] = [set() for _ in block.elements]  # words of each element that its children have
     n_breaks = Counter(each.parent for each in block.elements if each.is_break)  # in each element; those to come
     last_breaks: dict[int, int] = {}  # the end of the last one in each element
-    for index, each in enumerate(block.elements):
-        if each.parent < 0:
-            spans.append((0, len(text)))
-            continue
+    for index, each in enumerate(block.elements[1:], start=1):
         parent, (first, last) = block.elements[each.parent], spans[each.parent]
         outer = parent.start, parent.end  # in the source; first, last: in the translation
         if not each.parent:
@@ -634,10 +631,9 @@ def _has_word(block: Block, element: InlineElement) -> bool:
 
 def _elements_without_words(block: Block, spans: Sequence[Span]) -> list[bool]:
     """Returns for each element whether it, or one around it, has words in the source but none in the translation."""
-    found: list[bool] = []
-    for each, (start, end) in zip(block.elements, spans, strict=True):
-        has_none = start == end and each.parent >= 0 and _has_word(block, each)
-        found.append(has_none or (each.parent >= 0 and found[each.parent]))
+    found = [False]
+    for each, (start, end) in zip(block.elements[1:], spans[1:], strict=True):
+        found.append(found[each.parent] or (start == end and _has_word(block, each)))
     return found
 
 
