@@ -226,8 +226,8 @@ class MapGroup:
     """each map's title and weights (target, source)"""
 
 
-def draw_maps(groups: Sequence[MapGroup]) -> tuple[Figure, SubFigure]:
-    """Returns a figure with the groups one below the other, and its last part, which is empty and VECTORS_HEIGHT high.
+def draw_maps(groups: Sequence[MapGroup], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
+    """Returns a figure with the groups one below the other, then n_more empty parts, each VECTORS_HEIGHT high.
 
     The page has the width of four maps of the longest sentence, up to MAX_PAGE_WIDTH. A group has as few rows as
     possible, and then as few columns: where 7 maps fit side by side, 8 maps are 2 rows of 4.
@@ -247,13 +247,13 @@ def draw_maps(groups: Sequence[MapGroup]) -> tuple[Figure, SubFigure]:
         map_height = max(row * len(group.targets), MIN_MAP_SIZE)
         heights.append(rows * (map_height + LINE_HEIGHT + GAP) + label_height + 3 * LINE_HEIGHT)
         shapes.append((rows, columns, is_upright))
-    heights.append(VECTORS_HEIGHT)
+    heights += [VECTORS_HEIGHT] * n_more
     size = (margin + room + COLORBAR_WIDTH, sum(heights))
     figure = Figure(size, dpi=min(DPI, MAX_PIXELS / max(size)), layout="constrained")
-    *parts, last = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
-    for part, group, shape in zip(parts, groups, shapes, strict=True):
+    parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
+    for part, group, shape in zip(parts, groups, shapes, strict=False):
         _draw_map_group(part, group, *shape)
-    return figure, last
+    return figure, parts[len(groups) :]
 
 
 def _draw_map_group(part: SubFigure, group: MapGroup, rows: int, columns: int, is_upright: bool) -> None:
@@ -299,7 +299,7 @@ def draw_vectors(
     """
     from transformer_cli.adapters.study.inspection import project_2d  # imports torch, which curves do not need
 
-    figure, part = draw_maps(groups)
+    figure, (part,) = draw_maps(groups, n_more=1)
     axes = part.subplots()
     ends = before.copy()
     ends[list(moved)] = after
@@ -356,11 +356,17 @@ def _place_labels(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> Non
         label.xyann = tuple(moves[best])
 
 
-def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
-    """Draw attention weights, and below them the source's vectors in two dimensions.
+def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights as heat maps.
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
+    with plot_style([text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
+        return draw_maps(_map_groups(maps))[0]
+
+
+def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights, and below them the source's vectors in two dimensions."""
     with plot_style([*inspection.source_tokens, *inspection.target_tokens]):
         return draw_vectors(
             _map_groups(maps),

@@ -13,7 +13,7 @@ from matplotlib.text import Text
 
 from transformer_cli.adapters.study import plots
 from transformer_cli.adapters.study.inspection import Inspection, WordAttention
-from transformer_cli.adapters.study.plots import draw_curves, draw_inspection, draw_words
+from transformer_cli.adapters.study.plots import draw_attention, draw_curves, draw_inspection, draw_words
 from transformer_cli.model.attention import RecordedAttention
 
 
@@ -139,20 +139,26 @@ def test_save_format_follows_extension(
     written: list[bytes] = []
     monkeypatch.setattr(plots, "write_bytes", lambda path, content, follow: written.append(content))
     for _ in range(times):
-        plots.save(draw_inspection(inspection, inspection.maps(["cross"], heads=[1])), tmp_path / name)
+        plots.save(draw_attention(inspection.maps(["cross"], heads=[1])), tmp_path / name)
     assert written[0].startswith(start)
     assert written[0] == written[-1]  # the same picture is the same bytes
 
 
 def test_draw_inspection_repeated_words_share_colour(inspection: Inspection) -> None:
-    drawn = laid_out(draw_inspection(inspection, inspection.maps(["cross"], heads=[1])))
+    maps = inspection.maps(["cross"], heads=[1])
+    drawn = laid_out(draw_inspection(inspection, maps))
     vectors = drawn.axes[-1]
     colours = {text.get_text(): text.get_color() for text in vectors.texts if text.get_text()}
     assert list(colours) == ["<sos>", "ein (1)", "$x$", "_", "ein (4)", SOURCE[5], "<eos>"]
     assert colours["ein (1)"] == colours["ein (4)"] != colours["$x$"] == colours["<sos>"]
     assert len([text for text in vectors.texts if not text.get_text()]) == len(vectors.lines) == 7
-    assert drawn.axes[0].get_title() == "head 1"
-    assert_nothing_is_cut_off_or_of_another_size(drawn)
+    alone = laid_out(draw_attention(maps))  # the same map
+    assert len(alone.axes) == len(drawn.axes) - 1
+    one, other = (figure.axes[0] for figure in (drawn, alone))
+    assert one.get_title() == other.get_title() == "head 1"
+    assert np.array_equal(np.asarray(one.images[0].get_array()), np.asarray(other.images[0].get_array()))
+    for figure in (drawn, alone):
+        assert_nothing_is_cut_off_or_of_another_size(figure)
 
 
 WORDS = ["the", "cat", "$x$", "the", "donaudampfschifffahrtsgesellschaft"]
