@@ -45,7 +45,7 @@ FACTOR = 10  # by which numbers may differ, unless both are small
 SMALL = 0.05  # a p-value, a weight that is nearly 0
 # text that depends on the machine → its stand-in
 MACHINE = {r"-[0-9a-f]{8}\b": "-#", r"bfloat16|float32": "#", r"(< )?[+−-]?\d[\d,]*(\.\d+)?(e-?\d+)?": "#"}
-MACHINE |= {r" best$": "", r"[░▒▓█]+": "", r"\s+": " "}
+MACHINE |= {r" best$": "", r" threads\b": " thread", r"[░▒▓█]+": "", r"\s+": " "}
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def test_run_docs_covers_all_commands() -> None:
 @pytest.mark.parametrize(
     ("page", "printed", "allowed", "same"),
     [
-        ("loss 3.592 (PPL 36.30)  46.8 s  best", "loss 13.1 (PPL 1e-7) 1,046 s", 0, True),
+        ("2 threads: loss 3.592 (PPL 36.30)  46.8 s  best", "1 thread: loss 13.1 (PPL 1e-7) 1,046 s", 0, True),
         ("data/x.de-en-602c731e", "data/x.de-en-4f54f310", 0, True),
         ("loss 0.359, BLEU 34.4", "loss 3.592, BLEU 34.4", 0, False),
         ("p < 0.001, BLEU 34.4", "p 0.0149, BLEU 3.5", 0, True),
