@@ -17,7 +17,6 @@ from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress
 from transformer_cli.system.files import STDIO, atomic_file, delete_unfinished, remedy_for, write_bytes
 from transformer_cli.system.terminal import first_few, pluralize
-from transformer_cli.text.file_formats import BINARY_NAMES, escape_formula
 
 if TYPE_CHECKING:
     from transformer_cli.adapters.documents.translate import TranslatedFile
@@ -71,6 +70,8 @@ def check_options(
 @contextmanager
 def open_report(path: Path | None) -> Iterator[AddRow]:
     """Yields a function that adds a row to the report. After an error, the report has the rows before it."""
+    from transformer_cli.text.file_formats import escape_formula
+
     failure: BaseException | None = None
     with options.open_output(path) if path else nullcontext() as out:
 
@@ -110,6 +111,7 @@ def translate_folder(translator: "Translator", folder: Path, output: Path, add_r
     Keeps existing files. Raises DataError at the end if a file could not be translated; each has an error in the log.
     """
     from transformer_cli.adapters.documents.files import describe_counts, format_by_name, list_files, other_format
+    from transformer_cli.text.file_formats import BINARY_NAMES
 
     paths, others, n_done, n_there, n_failed = list_files(folder), list[str](), 0, 0, 0
     counts, checks = Counter[str](), Counter[str]()
