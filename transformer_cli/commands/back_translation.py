@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
 from transformer_cli.adapters.corpora.formats import read_one_side
-from transformer_cli.adapters.corpora.notices import most_similar, warn_of_suspicious_lines
+from transformer_cli.adapters.corpora.notices import LINES_CHECKED, most_similar, warn_of_suspicious_lines
 from transformer_cli.adapters.corpora.recipe import choose_training
 from transformer_cli.api import Translator, prepare, train
 from transformer_cli.config.load import load_config
@@ -20,6 +20,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.system.files import atomic_file, sha256_of_file, write_bytes
 from transformer_cli.system.terminal import pluralize
 from transformer_cli.text.codec import SIDES
+from transformer_cli.text.lines import trigrams
 
 BACK = "-back"  # ends the name of the model of the other direction
 BACK_SHARE = 0.4  # of the minutes, for the model of the other direction
@@ -43,7 +44,7 @@ def add_back_translations(
     data, own_splits = config.data, {"held_out": HeldOutConfig(), "columns": None}
     lines = read_one_side("--monolingual", monolingual, data)
     warn_of_suspicious_lines({f"--monolingual {monolingual}": (lines, data.target)})
-    if most_similar(lines, [real.text("train", side) for side in reversed(SIDES)]):
+    if most_similar(lines, [trigrams(real.text("train", side)[:LINES_CHECKED]) for side in reversed(SIDES)]):
         log.warning("%s looks like text in %s; it should be in %s", monolingual, data.source, data.target)
     folder, splits = real.folder.resolve(), real.manifest["splits"]
     files, swapped = (

@@ -4,7 +4,7 @@ import logging
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, count, groupby, islice, starmap
 from operator import eq
@@ -197,7 +197,7 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     same = [split for split in manifest["splits"] if _are_same(texts[split, "source"], texts[split, "target"])]
     if same:
         log.warning("source and target are the same text: %s; correct %s", ", ".join(same), given)
-    train = [texts["train", side] for side in SIDES]
+    train = [trigrams(texts["train", side]) for side in SIDES]
     held_out = [split for split in manifest["splits"] if split != "train"]
     swapped = [split for split in held_out if [most_similar(texts[split, side], train) for side in SIDES] == [1, 0]]
     if swapped:
@@ -213,10 +213,13 @@ def warn_of_suspicious_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     _warn_of_odd_pairs(islice(read_pairs(folder, "train"), PAIRS_CHECKED))
 
 
-def most_similar(lines: Sequence[str], texts: Sequence[Sequence[str]]) -> int:
-    """Returns the index of the text that shares the largest part of its trigrams with the beginning of these lines."""
-    shape, *shapes = (trigrams(text[:LINES_CHECKED]) for text in (lines, *texts))
-    return max(range(len(texts)), key=lambda number: len(shape & shapes[number]) / len(shapes[number]))
+def most_similar(lines: Sequence[str], texts: Sequence[Set[str]]) -> int:
+    """Returns the index of the text that shares the largest part of its trigrams with the beginning of these lines.
+
+    texts: the trigrams of each.
+    """
+    shape = trigrams(lines[:LINES_CHECKED])
+    return max(range(len(texts)), key=lambda number: len(shape & texts[number]) / len(texts[number]))
 
 
 def warn_of_scored_text(

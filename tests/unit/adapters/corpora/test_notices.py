@@ -11,6 +11,7 @@ from transformer_cli.adapters.corpora.corpora import open_corpus, read_captions
 from transformer_cli.adapters.corpora.notices import lost_letters, most_similar, other_script
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.errors import DataError
+from transformer_cli.text.lines import trigrams
 from transformer_cli.text.words import Tokenizer, Tokens
 
 Sides = tuple[list[str], list[str]]
@@ -79,7 +80,7 @@ def test_suspicious_text_swapped_sides_warn(warned: Warned) -> None:
 
 @pytest.mark.parametrize(("lines", "number"), [(VALID[1], 0), (VALID[0], 1), (VALID[0][:1], 1), (["你好。"], 0)])
 def test_most_similar_text_is_of_the_same_language(lines: list[str], number: int) -> None:
-    assert most_similar(lines, TRAIN[::-1]) == number
+    assert most_similar(lines, [*map(trigrams, TRAIN[::-1])]) == number
 
 
 def test_suspicious_text_unknown_words_in_held_out_text_warn(warned: Warned) -> None:
