@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml
+from transformer_cli.adapters.corpora.configs import DEFAULT_BASE, commented_yaml, vocab_size_for
 from transformer_cli.adapters.corpora.formats import read_one_side
 from transformer_cli.adapters.corpora.notices import LINES_CHECKED, most_similar, warn_of_suspicious_lines
 from transformer_cli.adapters.corpora.recipe import choose_training
@@ -72,7 +72,7 @@ def add_back_translations(
     log.info("%s of %s, translated by %s", pluralize(len(lines), "line"), monolingual, run.folder)
     train_files = (files["train"], FilePair(source=made.resolve(), target=monolingual.resolve()))
     largest, n_pairs = load_config(DEFAULT_BASE).data.subwords.vocab_size, len(real.split("train")) + len(lines)
-    size = max(data.subwords.vocab_size, min(largest, n_pairs // 2))
+    size = max(data.subwords.vocab_size, vocab_size_for(n_pairs, at_most=largest))
     subwords = with_settings({"data.subwords.vocab_size": size}).data.subwords
     clean = tuple(dict.fromkeys((*data.clean, "empty", "held_out")))  # lines may be blank, or in a held-out pair
     chosen = {"files": {**files, "train": train_files}, "subwords": subwords, "clean": clean}
