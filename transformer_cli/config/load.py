@@ -126,8 +126,8 @@ def translation_settings(
     """Returns `base` settings, changed by `--set` options and then by `named` settings.
 
     base: a run's decoding settings, or earlier TranslationSettings. overrides: such as `decoding.length_penalty=0.6`.
-    named: field name → value. Raises ConfigError for an override outside of `decoding`, an
-    unknown name, a wrong type or a wrong value.
+    named: field name → value. Raises ConfigError for an override outside of `decoding`, an unknown name, a wrong type
+    or a wrong value.
     """
     tree: dict[str, Any] = {"decoding": {name: getattr(base, name) for name in DecodingConfig.model_fields}}
     given = _apply_overrides(tree, overrides)

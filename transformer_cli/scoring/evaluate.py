@@ -51,7 +51,7 @@ from transformer_cli.search.protocols import TargetScorer
 from transformer_cli.system.files import open_regular
 from transformer_cli.system.terminal import pluralize, show_status
 from transformer_cli.text.codec import SIDES
-from transformer_cli.text.languages import TARGET_TOKEN
+from transformer_cli.text.languages import target_token_end
 from transformer_cli.text.lines import decoded_lines, line_count_error, read_lines, refuse_lone_surrogates, zip_lines
 from transformer_cli.text.vocabulary import N_SOS_EOS, UNK
 from transformer_cli.text.words import join_subwords, tokenizer_or_fallback
@@ -267,7 +267,7 @@ def _count_seen(lines: Iterable[str], trained: Path, max_bytes: int) -> tuple[in
     """
 
     def key(line: str) -> str:
-        return "".join(TARGET_TOKEN.sub("", line).split()).casefold()
+        return "".join(line[target_token_end(line) :].split()).casefold()
 
     keys = [key(line) for line in lines if line.strip()]
     with open_regular(trained) as file:
