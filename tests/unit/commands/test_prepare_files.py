@@ -10,6 +10,7 @@ import pytest
 
 from kinds import Tfm
 from transformer_cli import Translator
+from transformer_cli.adapters.corpora import recipe
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import FilePair
 from transformer_cli.data.dataset import Dataset
@@ -89,6 +90,20 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
     assert (code, "memory" in err.split("tfm: error: ")[1]) == (1, True)
     code, _, err = tfm(*command, cwd=files)
     assert (code, "--minutes and --monolingual are for a new config, but memory.yaml exists" in err) == (2, True)
+
+
+def test_prepare_chooses_more_layers_where_there_is_time_for_them(
+    tfm: Tfm, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe, "tokens_per_second", lambda config, *_: 4000 / config.model.num_encoder_layers)
+    command = ("prepare", "memory.tsv", *LANGUAGES, *sets("training.batch_size=40"))
+    found = {}
+    for minutes in ("1", "30"):
+        code, _, err = tfm(*command, "--minutes", minutes, "--name", f"for-{minutes}", cwd=files)
+        assert code == 0, err
+        model = load_config(files / f"for-{minutes}.yaml").model
+        found[minutes] = (model.num_encoder_layers, model.num_decoder_layers, model.d_ff, "4 + 4 layers, " in err)
+    assert found == {"1": (2, 2, 512, False), "30": (4, 4, 256, True)}
 
 
 def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:
