@@ -98,12 +98,12 @@ def test_prepare_chooses_more_layers_where_there_is_time_for_them(
     monkeypatch.setattr(recipe, "tokens_per_second", lambda config, *_: 4000 / config.model.num_encoder_layers)
     command = ("prepare", "memory.tsv", *LANGUAGES, *sets("training.batch_size=40"))
     found = {}
-    for minutes in ("1", "30"):
-        code, _, err = tfm(*command, "--minutes", minutes, "--name", f"for-{minutes}", cwd=files)
+    for name, options in {"short": ("1",), "long": ("30",), "plain": ("30", *sets("model.dropout=0"))}.items():
+        code, _, err = tfm(*command, "--name", name, "--minutes", *options, cwd=files)
         assert code == 0, err
-        model = load_config(files / f"for-{minutes}.yaml").model
-        found[minutes] = (model.num_encoder_layers, model.num_decoder_layers, model.d_ff, "4 + 4 layers, " in err)
-    assert found == {"1": (2, 2, 512, False), "30": (4, 4, 256, True)}
+        model = load_config(files / f"{name}.yaml").model
+        found[name] = (model.num_encoder_layers, model.num_decoder_layers, model.d_ff, "4 + 4 layers, " in err)
+    assert found == {"short": (2, 2, 512, False), "long": (4, 4, 256, True), "plain": (2, 2, 512, False)}
 
 
 def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:

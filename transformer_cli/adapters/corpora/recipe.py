@@ -59,7 +59,8 @@ def choose(
         if epochs >= least_passes and steps >= least_steps
     )
     if consistency:  # each step reads its batch twice
-        epochs, steps = epochs // 2, epochs // 2 * steps_per_epoch
+        epochs //= 2
+        steps = epochs * steps_per_epoch
     validations = steps * train_pairs // (steps_per_epoch * valid_pairs * PAIRS_PER_VALIDATED_PAIR)
     return {
         **(DEEPER if deeper else {}),
@@ -92,7 +93,8 @@ def choose_training(
         seconds, n_tokens = 60 * minutes * TRAINING_SHARE, text.count_target_tokens(plan)
         speed = tokens_per_second(config, dataset, text, plan)
         passes = min(MAX_PASSES, seconds * speed / n_tokens)
-        deeper = passes >= DEEPER_PASSES and passes * steps >= DEEPER_STEPS
+        is_long = passes >= DEEPER_PASSES and passes * steps >= DEEPER_STEPS
+        deeper = is_long and config.model.dropout > 0  # 0 only by --set; DEEPER and consistency need dropout
         if deeper:
             larger = config.model_copy(update={"model": with_settings(DEEPER).model})
             speed = tokens_per_second(larger, dataset, text, plan)
