@@ -12,7 +12,7 @@ from kinds import Tfm
 from transformer_cli import Translator
 from transformer_cli.adapters.corpora import recipe
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import FilePair
+from transformer_cli.config.schema import Config, FilePair
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import SIDES
@@ -95,15 +95,28 @@ def test_prepare_minutes_decide_how_new_run_is_trained(tfm: Tfm, files: Path) ->
 def test_prepare_chooses_more_layers_where_there_is_time_for_them(
     tfm: Tfm, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recipe, "tokens_per_second", lambda config, *_: 4000 / config.model.num_encoder_layers)
+    def speed(config: Config, *_: object) -> float:  # consistency reads each batch twice
+        return 4000 / config.model.num_encoder_layers / (2 if config.training.consistency else 1)
+
+    monkeypatch.setattr(recipe, "tokens_per_second", speed)
     command = ("prepare", "memory.tsv", *LANGUAGES, *sets("training.batch_size=40"))
     found = {}
-    for name, options in {"short": ("1",), "long": ("30",), "plain": ("30", *sets("model.dropout=0"))}.items():
+    consistency = [("c0", "4", *sets("training.consistency=0")), ("c2", "4", *sets("training.consistency=2"))]
+    for name, *options in [("a", "1"), ("b", "4"), ("c", "30"), ("d", "30", *sets("model.dropout=0")), *consistency]:
         code, _, err = tfm(*command, "--name", name, "--minutes", *options, cwd=files)
         assert code == 0, err
-        model = load_config(files / f"{name}.yaml").model
-        found[name] = (model.num_encoder_layers, model.num_decoder_layers, model.d_ff, "4 + 4 layers, " in err)
-    assert found == {"short": (2, 2, 512, False), "long": (4, 4, 256, True), "plain": (2, 2, 512, False)}
+        config = load_config(files / f"{name}.yaml")
+        layers = config.model.num_encoder_layers, config.model.num_decoder_layers
+        assert ("4 + 4 layers, " in err) == (layers == (4, 4))
+        found[name] = (*layers, config.model.d_ff, config.training.consistency, config.training.epochs)
+    assert found == {
+        "a": (2, 2, 512, 0.0, 63),
+        "b": (4, 4, 256, 3.0, 63),
+        "c": (4, 4, 256, 3.0, 250),
+        "d": (2, 2, 512, 0.0, 250),
+        "c0": (4, 4, 256, 0.0, 126),
+        "c2": (4, 4, 256, 2.0, 63),
+    }
 
 
 def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:

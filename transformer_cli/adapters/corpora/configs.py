@@ -74,6 +74,8 @@ def config_for_files(
         chosen["data.clean"] = list(get_args(Rule))
         has_valid = "valid" in (before.files or {}) or any(each.startswith("data.files.valid") for each in overrides)
         chosen["data.held_out"] = {} if has_valid else {"valid": 0.01}  # replaced below
+        if not (inherited or base):
+            chosen |= {"model.dropout": 0.1, "decoding.beam_size": 5}
     texts = pair_files(files, load(chosen).data)
     chosen["data.files.train"] = [
         str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in texts
@@ -93,8 +95,6 @@ def config_for_files(
             smallest = min_vocab_size(f"{one} {other}" for one, other, _ in read_texts(texts, config.data))
             size = size if size > smallest else smallest + smallest // 5
         chosen["data.subwords.vocab_size"] = size
-        chosen["model.dropout"] = 0.1
-        chosen["decoding.beam_size"] = 5
     further = None if inherited or base else lambda settings: load({**chosen, **settings})
     return load(chosen), path, further
 

@@ -25,12 +25,12 @@ FEW_PAIRS = 50_000  # below, a model of much other text is better, where there i
 MIN_BLEU_PAIRS = 200  # validation pairs; BLEU of fewer says less than that the last weights are usually the best
 VALIDATIONS = 10  # at most
 PAIRS_PER_VALIDATED_PAIR = 20  # to train on between validations, so that these take a tenth of the time
-TABLE = [  # at least so many passes and steps; dropout, label smoothing, consistency
-    (100, 2000, 0.3, 0.3, 0.0),
-    (40, 1000, 0.2, 0.2, 0.0),
-    (20, 1000, 0.15, 0.1, 0.0),
-    (5, 0, 0.1, 0.1, 0.0),
-    (0, 0, 0.0, 0.1, 0.0),
+TABLE = [  # at least so many passes and steps; dropout, label smoothing
+    (100, 2000, 0.3, 0.3),
+    (40, 1000, 0.2, 0.2),
+    (20, 1000, 0.15, 0.1),
+    (5, 0, 0.1, 0.1),
+    (0, 0, 0.0, 0.1),
 ]
 DEEPER = {  # the model of multi30k-best
     "model.num_encoder_layers": 4,
@@ -38,35 +38,31 @@ DEEPER = {  # the model of multi30k-best
     "model.d_ff": 256,
     "model.attention_dropout": 0.0,
     "model.activation_dropout": 0.0,
+    "model.dropout": 0.3,
+    "training.label_smoothing": 0.1,
 }
-DEEPER_PASSES, DEEPER_STEPS = 20, 5_000  # of the model of `demo`; with at least these, DEEPER translates better
-DEEPER_TABLE = [(60, 0, 0.3, 0.1, 3.0), (0, 0, 0.3, 0.1, 0.0)]  # as TABLE
+LONGER = [  # at least so many passes and steps, with the settings so far; settings that translate better then
+    (20, 5_000, DEEPER),
+    (60, 0, {"training.consistency": 3.0}),
+]
 
 
 def choose(
-    passes: float, steps_per_epoch: int, train_pairs: int, valid_pairs: int, warmup_steps: int, *, deeper: bool = False
+    passes: float, steps_per_epoch: int, train_pairs: int, valid_pairs: int, warmup_steps: int
 ) -> dict[str, Any]:
     """Returns settings, by dotted key, for a training that has time for `passes` passes over its text.
 
     steps_per_epoch: optimiser steps. train_pairs, valid_pairs: sizes of the splits. warmup_steps: for a long training.
-    deeper: for a model of more layers.
     """
     epochs = max(1, round(min(passes, MAX_PASSES)))
     steps = epochs * steps_per_epoch if passes >= 1 else max(1, int(passes * steps_per_epoch))
-    dropout, label_smoothing, consistency = next(
-        choices
-        for least_passes, least_steps, *choices in (DEEPER_TABLE if deeper else TABLE)
-        if epochs >= least_passes and steps >= least_steps
+    dropout, label_smoothing = next(
+        choices for least_passes, least_steps, *choices in TABLE if epochs >= least_passes and steps >= least_steps
     )
-    if consistency:  # each step reads its batch twice
-        epochs //= 2
-        steps = epochs * steps_per_epoch
     validations = steps * train_pairs // (steps_per_epoch * valid_pairs * PAIRS_PER_VALIDATED_PAIR)
     return {
-        **(DEEPER if deeper else {}),
         "model.dropout": dropout,
         "training.label_smoothing": label_smoothing,
-        "training.consistency": consistency,
         "training.epochs": epochs,
         "training.max_steps": None if passes >= 1 else steps,
         "training.warmup_steps": min(warmup_steps, steps // 4),
@@ -78,13 +74,18 @@ def choose(
 def choose_training(
     config: Config, dataset: Dataset, minutes: float | None, with_settings: Callable[[Mapping[str, Any]], Config]
 ) -> tuple[Config, str]:
-    """Returns the config with the settings of `choose` for a dataset, and what was chosen, and why, in words.
+    """Returns the config with the settings of `choose` and LONGER for a dataset, and in words what was chosen and why.
 
     minutes: the time for training on this machine, whose speed a model shows in a few steps (None: the config says how
     long training is). with_settings: see `config_for_files`. Raises DataError if no pair fits the model, DeviceError,
     MemoryShortage.
     """
-    training, n_pairs, why, deeper = config.training, len(dataset.split("train")), "", False
+
+    def changed(settings: Mapping[str, Any]) -> Config:
+        found = with_settings(settings)
+        return config.model_copy(update={"model": found.model, "training": found.training})
+
+    training, n_pairs, why, longer = config.training, len(dataset.split("train")), "", dict[str, Any]()
     text = usable_split(dataset.split("train"), "train", config.model.max_length)
     plan = plan_epoch(text.split, text.rows, training, epoch=1)
     steps = training.num_steps(len(plan))
@@ -92,19 +93,18 @@ def choose_training(
     if minutes is not None:
         seconds, n_tokens = 60 * minutes * TRAINING_SHARE, text.count_target_tokens(plan)
         speed = tokens_per_second(config, dataset, text, plan)
-        passes = min(MAX_PASSES, seconds * speed / n_tokens)
-        is_long = passes >= DEEPER_PASSES and passes * steps >= DEEPER_STEPS
-        deeper = is_long and config.model.dropout > 0  # 0 only by --set; DEEPER and consistency need dropout
-        if deeper:
-            larger = config.model_copy(update={"model": with_settings(DEEPER).model})
-            speed = tokens_per_second(larger, dataset, text, plan)
+        passes = seconds * speed / n_tokens
+        for least_passes, least_steps, settings in LONGER if config.model.dropout else []:  # 0 only by --set
+            if passes < least_passes or min(passes, MAX_PASSES) * steps < least_steps:
+                break
+            longer |= settings
+            speed = tokens_per_second(changed(longer), dataset, text, plan)
             passes = seconds * speed / n_tokens
         why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
     n_valid = len(dataset.split("valid"))
-    found = with_settings(choose(passes, steps, n_pairs, n_valid, training.warmup_steps, deeper=deeper))
-    chosen = config.model_copy(update={"model": found.model, "training": found.training})
+    chosen = changed(choose(passes, steps, n_pairs, n_valid, training.warmup_steps) | longer)
     unit, number = chosen.training.end
-    layers = f"{chosen.model.num_encoder_layers} + {chosen.model.num_decoder_layers} layers, " if deeper else ""
+    layers = f"{chosen.model.num_encoder_layers} + {chosen.model.num_decoder_layers} layers, " * bool(longer)
     how = f"{layers}dropout {chosen.model.dropout:g}, label smoothing {chosen.training.label_smoothing:g}"
     how += f", consistency {chosen.training.consistency:g}" * bool(chosen.training.consistency)
     pairs = pluralize(n_pairs, "pair") + " of both directions" * config.data.both_directions
