@@ -100,23 +100,22 @@ def test_prepare_chooses_more_layers_where_there_is_time_for_them(
 
     monkeypatch.setattr(recipe, "tokens_per_second", speed)
     command = ("prepare", "memory.tsv", *LANGUAGES, *sets("training.batch_size=40"))
-    found = {}
-    consistency = [("c0", "4", *sets("training.consistency=0")), ("c2", "4", *sets("training.consistency=2"))]
-    for name, *options in [("a", "1"), ("b", "4"), ("c", "30"), ("d", "30", *sets("model.dropout=0")), *consistency]:
-        code, _, err = tfm(*command, "--name", name, "--minutes", *options, cwd=files)
+    expected = {
+        "1": (2, 2, 512, 0.0, 63),
+        "4": (4, 4, 256, 3.0, 63),
+        "30 model.dropout=0": (2, 2, 512, 0.0, 250),
+        "4 training.consistency=0": (4, 4, 256, 0.0, 126),
+        "4 training.consistency=2": (4, 4, 256, 2.0, 63),
+        "0.1 training.consistency=2": (2, 2, 512, 2.0, 3),
+    }
+    for number, case in enumerate(expected):
+        minutes, *settings = case.split()
+        code, _, err = tfm(*command, "--name", f"a{number}", "--minutes", minutes, *sets(*settings), cwd=files)
         assert code == 0, err
-        config = load_config(files / f"{name}.yaml")
+        config = load_config(files / f"a{number}.yaml")
         layers = config.model.num_encoder_layers, config.model.num_decoder_layers
         assert ("4 + 4 layers, " in err) == (layers == (4, 4))
-        found[name] = (*layers, config.model.d_ff, config.training.consistency, config.training.epochs)
-    assert found == {
-        "a": (2, 2, 512, 0.0, 63),
-        "b": (4, 4, 256, 3.0, 63),
-        "c": (4, 4, 256, 3.0, 250),
-        "d": (2, 2, 512, 0.0, 250),
-        "c0": (4, 4, 256, 0.0, 126),
-        "c2": (4, 4, 256, 2.0, 63),
-    }
+        assert (*layers, config.model.d_ff, config.training.consistency, config.training.epochs) == expected[case]
 
 
 def test_prepare_both_directions_gives_a_model_of_both(tfm: Tfm, files: Path) -> None:

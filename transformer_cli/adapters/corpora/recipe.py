@@ -94,15 +94,18 @@ def choose_training(
         seconds, n_tokens = 60 * minutes * TRAINING_SHARE, text.count_target_tokens(plan)
         speed = tokens_per_second(config, dataset, text, plan)
         passes = seconds * speed / n_tokens
-        for least_passes, least_steps, settings in LONGER if config.model.dropout else []:  # 0 only by --set
+        for least_passes, least_steps, more in LONGER if config.model.dropout else []:  # 0 only by --set
             if passes < least_passes or min(passes, MAX_PASSES) * steps < least_steps:
                 break
-            longer |= settings
+            longer |= more
             speed = tokens_per_second(changed(longer), dataset, text, plan)
             passes = seconds * speed / n_tokens
         why = f" and {minutes:g} minutes on this machine ({speed:,.0f} target tokens a second in a trial)"
     n_valid = len(dataset.split("valid"))
-    chosen = changed(choose(passes, steps, n_pairs, n_valid, training.warmup_steps) | longer)
+    settings = choose(passes, steps, n_pairs, n_valid, training.warmup_steps) | longer
+    if training.consistency:  # by --set; it needs dropout, which TABLE may not have
+        settings["model.dropout"] = settings["model.dropout"] or config.model.dropout
+    chosen = changed(settings)
     unit, number = chosen.training.end
     layers = f"{chosen.model.num_encoder_layers} + {chosen.model.num_decoder_layers} layers, " * bool(longer)
     how = f"{layers}dropout {chosen.model.dropout:g}, label smoothing {chosen.training.label_smoothing:g}"
