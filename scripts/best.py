@@ -11,6 +11,8 @@ int8, translate the training split. A new model of the same config is trained, f
 source sentences with their translations, and on the translations of the target sentences with these. No other text is
 used.
 
+--consistency trains all of these, and the runs that translate, with R-Drop (Liang et al. 2021), at twice the work.
+
 Prints one row per translator, split and search as JSON to standard output, and progress to standard error. Existing
 runs and translations are reused. A test set is evaluated once for each published row, after all choices were made.
 """
@@ -50,8 +52,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and evaluate them.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
+    parser.add_argument("--consistency", type=float, metavar="ALPHA", help="set training.consistency in all trainings")
     options = parser.parse_args()
-    configs, texts = [load_config(path) for path in CONFIGS], list[Sequence[ParallelText]]()
+    changes = {"training.consistency": options.consistency} if options.consistency else {}
+    suffix, texts = "-consistent" if changes else "", list[Sequence[ParallelText]]()
+    configs = [load_config(path, {"name": f"{path.stem}{suffix}", **changes}) for path in CONFIGS]
     for config in configs:  # what is missing is told now
         prepare(config, data_dir=DATA)
         moses(config.data.target)
@@ -60,13 +65,14 @@ def main() -> None:
         if options.diverse:
             new = diverse_config(path, config, reverse, options.seeds)
             prepare(new, data_dir=DATA)
-            about = {"config": new.run_name, "translations_of_seeds": options.seeds}
+            about = {"config": new.run_name, "changes": changes, "translations_of_seeds": options.seeds}
             systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
         else:
             runs = {seed: trained(config, seed) for seed in options.seeds}
             ensemble = [list(runs)] if len(runs) > 1 else []
             chosen = [*([seed] for seed in runs), *ensemble]
-            systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
+            about = {"config": path.stem, "changes": changes}
+            systems = [({**about, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
         for about, together in systems:
             for row in rows(Translator(together[0].folder, others=[run.folder for run in together[1:]]), judged):
                 print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
@@ -129,7 +135,7 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
 
     Writes that text into one folder, and the translations, for reuse, into another.
     """
-    kept, folder = DATA / "diverse", DATA / f"diverse-{config.data.source}-{config.data.target}"
+    kept, folder = DATA / "diverse", DATA / f"diverse-{config.run_name}"
     for each in (kept, folder):
         each.mkdir(parents=True, exist_ok=True)
     dataset = Dataset.open(find_dataset(config.data, DATA))
@@ -151,7 +157,8 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
         "data.skip_empty": True,
         "data.files": files,
         "model.dropout": DROPOUT,
-        f"training.{unit}": max(1, round(SHARE * number / times)),
+        "training.consistency": config.training.consistency,
+        f"training.{config.training.end_key}": max(1, round(SHARE * number / times)),
     }
     return load_config(path, changes)
 

@@ -11,7 +11,7 @@ Two modes of torch work together: one sees what the code calls (`to`, `device`, 
 operation that is computed, those of the backward pass too. (torch's own FakeTensorMode stops at `.item()`.)
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -92,13 +92,7 @@ class _Calls(TorchFunctionMode):
         super().__init__()
         self.pretended = pretended
 
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Sequence[type],
-        arguments: Sequence[Any] = (),
-        keywords: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         keywords = dict(keywords or {})
         first: Any = arguments[0] if arguments else None
         if function == DEVICE:
@@ -145,20 +139,12 @@ class _Operations(TorchDispatchMode):
         super().__init__()
         self.pretended = pretended
 
-    def __torch_dispatch__(
-        self,
-        function: Any,
-        types: Sequence[type],
-        arguments: Sequence[Any] = (),
-        keywords: Mapping[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
         keywords = dict(keywords or {})
         given = list(_tensors([*arguments, *keywords.values()]))
-        checked = given
+        checked = given[: MAY_MIX.get(function)]  # all, except where torch allows a mixture
         if function in VALUES_BUT_NO_INDICES:
             checked = [arguments[0], arguments[2]]
-        elif function in MAY_MIX:
-            checked = given[: MAY_MIX[function]]
         moved = [is_moved(each) for each in checked]
         if any(moved) and not all(there or each.dim() == 0 for there, each in zip(moved, checked, strict=True)):
             raise RuntimeError(f"{function}: expected all tensors on {self.pretended.device}, but some are on the CPU")

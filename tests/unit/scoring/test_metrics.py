@@ -48,11 +48,9 @@ def test_score_text_without_spaces_uses_language_tokeniser(tokeniser: str, langu
 @pytest.mark.parametrize(
     ("language", "text", "reference", "score"),
     [
-        *(
-            ("zh-TW", "我喜歡狗", "我喜歡貓", 25.0),
-            ("lzh", "吾愛犬", "吾愛貓", 100 / 3),
-            ("ja", "犬が好", "猫が好", 100 / 3),
-        ),
+        ("zh-TW", "我喜歡狗", "我喜歡貓", 25.0),
+        ("lzh", "吾愛犬", "吾愛貓", 100 / 3),
+        ("ja", "犬が好", "猫が好", 100 / 3),
         ("de", "Ein H.", "Ein K.", 50.0),
     ],
 )
