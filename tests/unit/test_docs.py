@@ -1,7 +1,4 @@
-"""README and docs/: links exist, the index has every page, and the named commands and functions exist.
-
-Names in docstrings and comments exist, too.
-"""
+"""README and docs/: links exist, the index has every page, and named commands, settings and functions exist."""
 
 import ast
 import re
@@ -18,6 +15,8 @@ import typer
 from typer.testing import CliRunner
 
 from transformer_cli.commands.app import COMMANDS, app
+from transformer_cli.config.load import load_config
+from transformer_cli.config.yaml_text import parse_yaml
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -117,9 +116,11 @@ def test_docs_index_lists_every_page() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
-def test_docs_commands_and_options_exist(page: Path) -> None:
+def test_docs_commands_options_and_settings_exist(page: Path) -> None:
     group: Any = typer.main.get_command(app)
-    for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
+    for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        if language == "yaml" and re.search("^name:", block, re.MULTILINE):  # a whole config
+            load_config(None, parse_yaml(block))
         for line in block.replace("\\\n", " ").split("\n"):
             if match := re.match(r"\s*\$?\s*tfm ([a-z]+)(.*)", line):
                 options = {option for each in group.get_command(None, match[1]).params for option in each.opts}
@@ -131,9 +132,8 @@ def test_docs_commands_and_options_exist(page: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_names_a_page_that_shows_the_command(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"]).stdout
-    pages = re.findall(r"docs/[\w-]+\.md", shown.splitlines()[-1])
-    assert len(pages) == 1
-    assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")
+    (page,) = re.findall(r"docs/[\w-]+\.md", shown.splitlines()[-1])
+    assert f"tfm {command}" in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_operating_page_shows_the_dockerfile() -> None:
@@ -161,5 +161,4 @@ def test_site_builds_without_warnings(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "site/index.html").is_file()
-    assert (tmp_path / "site/search/search_index.json").is_file()
+    assert all((tmp_path / "site" / made).is_file() for made in ("index.html", "search/search_index.json"))
