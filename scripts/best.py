@@ -55,8 +55,9 @@ def main() -> None:
     parser.add_argument("--consistency", type=float, metavar="ALPHA", help="set training.consistency in all trainings")
     options = parser.parse_args()
     changes = {"training.consistency": options.consistency} if options.consistency else {}
-    suffix, texts = "-consistent" if changes else "", list[Sequence[ParallelText]]()
+    suffix = "-consistent" if changes else ""
     configs = [load_config(path, {"name": f"{path.stem}{suffix}", **changes}) for path in CONFIGS]
+    texts = list[Sequence[ParallelText]]()
     for config in configs:  # what is missing is told now
         prepare(config, data_dir=DATA)
         moses(config.data.target)
@@ -65,17 +66,16 @@ def main() -> None:
         if options.diverse:
             new = diverse_config(path, config, reverse, options.seeds)
             prepare(new, data_dir=DATA)
-            about = {"config": new.run_name, "changes": changes, "translations_of_seeds": options.seeds}
+            about = {"config": new.run_name, "translations_of_seeds": options.seeds}
             systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
         else:
             runs = {seed: trained(config, seed) for seed in options.seeds}
             ensemble = [list(runs)] if len(runs) > 1 else []
             chosen = [*([seed] for seed in runs), *ensemble]
-            about = {"config": path.stem, "changes": changes}
-            systems = [({**about, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
+            systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
         for about, together in systems:
             for row in rows(Translator(together[0].folder, others=[run.folder for run in together[1:]]), judged):
-                print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
+                print(json.dumps({**about, "changes": changes, **row}, ensure_ascii=False), flush=True)
 
 
 def trained(config: Config, seed: int) -> Run:

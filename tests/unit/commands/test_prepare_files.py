@@ -103,6 +103,7 @@ def test_prepare_chooses_more_layers_where_there_is_time_for_them(
     expected = {
         "1": (2, 2, 512, 0.0, 63),
         "4": (4, 4, 256, 3.0, 63),
+        "30": (4, 4, 256, 3.0, 250),
         "30 model.dropout=0": (2, 2, 512, 0.0, 250),
         "4 training.consistency=0": (4, 4, 256, 0.0, 126),
         "4 training.consistency=2": (4, 4, 256, 2.0, 63),

@@ -31,6 +31,6 @@ def test_choose_by_passes_and_steps(
     assert tuple(choose(passes, steps, train_pairs, valid_pairs, warmup_steps=50).values()) == chosen
 
 
-@pytest.mark.parametrize(("n_pairs", "size"), [(9, 500), (1500, 1500), (3000, 2000), (5000, 2500), (29_000, 6000)])
+@pytest.mark.parametrize(("n_pairs", "size"), [(10, 500), (1500, 1500), (3000, 2000), (5000, 2500), (29_000, 6000)])
 def test_vocab_size_by_pairs(n_pairs: int, size: int) -> None:
     assert vocab_size_for(n_pairs, at_most=6_000) == size
