@@ -11,8 +11,6 @@ int8, translate the training split. A new model of the same config is trained, f
 source sentences with their translations, and on the translations of the target sentences with these. No other text is
 used.
 
---consistency trains all of these, and the runs that translate, with R-Drop (Liang et al. 2021), at twice the work.
-
 Prints one row per translator, split and search as JSON to standard output, and progress to standard error. Existing
 runs and translations are reused. A test set is evaluated once for each published row, after all choices were made.
 """
@@ -52,11 +50,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and evaluate them.")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--diverse", action="store_true", help="train on translations of both directions")
-    parser.add_argument("--consistency", type=float, metavar="ALPHA", help="set training.consistency in all trainings")
     options = parser.parse_args()
-    changes = {"training.consistency": options.consistency} if options.consistency else {}
-    suffix = "-consistent" if changes else ""
-    configs = [load_config(path, {"name": f"{path.stem}{suffix}", **changes}) for path in CONFIGS]
+    configs = [load_config(path) for path in CONFIGS]
     texts = list[Sequence[ParallelText]]()
     for config in configs:  # what is missing is told now
         prepare(config, data_dir=DATA)
@@ -75,7 +70,7 @@ def main() -> None:
             systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
         for about, together in systems:
             for row in rows(Translator(together[0].folder, others=[run.folder for run in together[1:]]), judged):
-                print(json.dumps({**about, "changes": changes, **row}, ensure_ascii=False), flush=True)
+                print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
 
 
 def trained(config: Config, seed: int) -> Run:
@@ -157,7 +152,6 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
         "data.skip_empty": True,
         "data.files": files,
         "model.dropout": DROPOUT,
-        "training.consistency": config.training.consistency,
         f"training.{config.training.end_key}": max(1, round(SHARE * number / times)),
     }
     return load_config(path, changes)
