@@ -3,7 +3,7 @@
 # make coverage: the same tests, counting lines, which takes half as much processor time again on Python 3.11.
 # make docs-run: run the commands of README and docs/, and the notebook, and compare; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
-# make best: train and judge the best translators of Multi30k in some five hours (docs/results.md).
+# make best: train and judge the best translators of Multi30k in some four hours (docs/results.md).
 # make torture: kill training and prepare at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
 # make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
