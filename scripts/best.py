@@ -57,9 +57,9 @@ def main() -> None:
         prepare(config, data_dir=DATA)
         moses(config.data.target)
         texts.append(read_splits(config.data, TESTS, DATA))
-    for path, config, reverse, judged in zip(CONFIGS, configs, configs[::-1], texts, strict=True):
+    for config, reverse, judged in zip(configs, configs[::-1], texts, strict=True):
         if options.diverse:
-            new = diverse_config(path, config, reverse, options.seeds)
+            new = diverse_config(config, reverse, options.seeds)
             prepare(new, data_dir=DATA)
             about = {"config": new.run_name, "translations_of_seeds": options.seeds}
             systems = [(about, [train(new, data_dir=DATA, runs_dir=RUNS)])]
@@ -67,7 +67,7 @@ def main() -> None:
             runs = {seed: trained(config, seed) for seed in options.seeds}
             ensemble = [list(runs)] if len(runs) > 1 else []
             chosen = [*([seed] for seed in runs), *ensemble]
-            systems = [({"config": path.stem, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
+            systems = [({"config": config.name, "seeds": seeds}, [runs[seed] for seed in seeds]) for seeds in chosen]
         for about, together in systems:
             for row in rows(Translator(together[0].folder, others=[run.folder for run in together[1:]]), judged):
                 print(json.dumps({**about, **row}, ensure_ascii=False), flush=True)
@@ -125,7 +125,7 @@ def moses(language: str) -> Callable[[str], list[str]]:
     return lambda line: list(tokenizer.tokenize(normalizer.normalize(line.lower())))
 
 
-def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[int]) -> Config:
+def diverse_config(config: Config, reverse: Config, seeds: Sequence[int]) -> Config:
     """Returns the config of a model trained on the pairs and on the translations of both configs' seeds.
 
     Writes that text into one folder, and the translations, for reuse, into another.
@@ -154,7 +154,7 @@ def diverse_config(path: Path, config: Config, reverse: Config, seeds: Sequence[
         "model.dropout": DROPOUT,
         f"training.{config.training.end_key}": max(1, round(SHARE * number / times)),
     }
-    return load_config(path, changes)
+    return load_config(None, changes, inherited=config.model_dump())
 
 
 def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
